@@ -1,0 +1,1 @@
+//! A durable, tamper-evident event journal.

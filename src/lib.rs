@@ -1,0 +1,1 @@
+//! The `qemu-ssh.jumpstarter.dev` provisioner.
