@@ -46,6 +46,7 @@ create_host() {
   [[ ! -e $dir ]] || { unmount_below "$dir" && rm -rf --one-file-system "$dir"; }
   mkdir -p "$dir"/{up,wk,root}
   make_host_identity "$n" "$dir/up"
+  printf '%s %s\n' "$(host_address "$n")" "$(host_public_key "$n")" >"$dir/known_hosts"
   # On the plain file system: overlay storage on an overlay is refused.
   cp -a "$(images_path)/containers" "$dir/containers"
   [[ $n != "$BARE_HOST" ]] || hide_podman "$dir/up"
@@ -80,8 +81,12 @@ boot_host() {
 # Unified hierarchy: systemd 257 wants cgroup v2 whatever the machine has. Writable API file systems: netavark sets sysctls.
 launch_host() {
   local n=$1 dir=$2
+  local -a cgroups
+  mapfile -t cgroups < <(make_cgroups "$n")
+  # shellcheck disable=SC2016 # expanded by the inner shell
   SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 SYSTEMD_NSPAWN_API_VFS_WRITABLE=1 \
-    launch "host-$n" systemd-nspawn --quiet --boot --directory="$dir/root" --machine="lab$n" \
+    launch "host-$n" bash -ec 'while [[ $1 != -- ]]; do echo $$ >"$1"; shift; done; shift; exec "$@"' enter \
+    "${cgroups[@]}" -- systemd-nspawn --quiet --boot --directory="$dir/root" --machine="lab$n" \
     --register=no --keep-unit --capability=all --system-call-filter=@known \
     --network-namespace-path="/run/netns/lab$n" --resolv-conf=off --timezone=off --link-journal=no \
     --bind=/dev/fuse --bind="$(kvm_node):/dev/kvm" --bind="$dir/containers:/var/lib/containers"
@@ -110,6 +115,7 @@ kill_host() {
   done
   halt "host-$n" KILL
   wait_for 10 "end of host $n" host_is_off "$n"
+  remove_cgroups "$n"
   ! netns_exists "$n" || ip netns exec "lab$n" ss --kill --all >/dev/null 2>&1 || true
 }
 

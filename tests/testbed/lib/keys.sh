@@ -3,7 +3,6 @@
 
 SSH_DIR=$TESTBED_STATE/ssh
 SSH_KEY=$SSH_DIR/id_ed25519
-KNOWN_HOSTS=$SSH_DIR/known_hosts
 
 ensure_keys() {
   [[ -s $SSH_KEY.wrong ]] && return
@@ -40,19 +39,11 @@ host_uid() { awk -F: -v user="$1" '$1 == user {print $3 ":" $4}' "$(tree_path)/e
 
 host_public_key() { cut -d' ' -f1,2 "$(host_dir "$1")/up/etc/ssh/ssh_host_ed25519_key.pub"; }
 
-pin_hosts() {
-  local n
-  for n in "$@"; do
-    printf '%s %s\n' "$(host_address "$n")" "$(host_public_key "$n")"
-  done >"$KNOWN_HOSTS.tmp"
-  mv "$KNOWN_HOSTS.tmp" "$KNOWN_HOSTS"
-}
-
 # host_ssh N COMMAND…: as root, with the host's key checked.
 host_ssh() {
   local n=$1
   shift
   ssh -F none -i "$SSH_KEY" -o IdentitiesOnly=yes -o BatchMode=yes -o LogLevel=ERROR -o ConnectTimeout=5 \
-    -o UserKnownHostsFile="$KNOWN_HOSTS" -o StrictHostKeyChecking=yes -o HostKeyAlgorithms=ssh-ed25519 \
+    -o UserKnownHostsFile="$(host_dir "$n")/known_hosts" -o StrictHostKeyChecking=yes -o HostKeyAlgorithms=ssh-ed25519 \
     "root@$(host_address "$n")" "$@"
 }

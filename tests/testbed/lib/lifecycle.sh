@@ -14,6 +14,7 @@ up() {
   install_packages
   make_state
   ensure_keys
+  ensure_fence
   prepare_control_plane &
   jobs+=($!)
   ensure_tree
@@ -69,7 +70,6 @@ write_env() {
   local n
   local -a hosts
   mapfile -t hosts < <(existing_hosts)
-  pin_hosts "${hosts[@]}"
   {
     printf 'TESTBED_SCRIPT=%s\nTESTBED_STATE=%s\nTESTBED_CACHE=%s\n' "$TESTBED_SCRIPT" "$TESTBED_STATE" "$TESTBED_CACHE"
     printf 'TESTBED_APISERVER=%s\nTESTBED_KUBECTL=%s\n' "$APISERVER" "$KUBECTL"

@@ -5,6 +5,8 @@
 # Addresses of hosts that don't exist, or are down, must not leave the machine by its default route.
 FENCE=(unreachable 10.77.0.0/16 metric 4278198272)
 
+ensure_fence() { [[ -n $(ip route show type unreachable 10.77.0.0/16) ]] || ip route add "${FENCE[@]}"; }
+
 host_address() { printf '10.77.%s.2\n' "$1"; }
 
 netns_exists() { [[ -e /run/netns/lab$1 ]]; }
@@ -14,7 +16,6 @@ link_exists() { [[ -e /sys/class/net/ve-lab$1 ]]; }
 # The record precedes the namespace: `down` removes only what a record says is ours.
 ensure_network() {
   local n=$1
-  [[ -n $(ip route show type unreachable 10.77.0.0/16) ]] || ip route add "${FENCE[@]}"
   if ! [[ -e $RUN/lab$n.net ]]; then
     ! netns_exists "$n" || die "network namespace lab$n exists and is not the testbed's: remove it first"
     ! link_exists "$n" || die "link ve-lab$n exists and is not the testbed's: remove it first"
