@@ -127,7 +127,7 @@ start_controller_manager() {
 # 30 s only, so that it is started after them, and again when they change.
 apply_crds() {
   local files=("$CRDS"/*.yaml) applied=$TESTBED_STATE/crds.digest now
-  [[ -e ${files[0]} ]] || return 0
+  [[ -e ${files[0]} ]] || { say "no CRDs in $CRDS: none applied" && return; }
   now=$(digest "${files[@]}")
   [[ ! -e $applied || $(<"$applied") != "$now" ]] || return 0
   kube apply --server-side --force-conflicts --filename="$CRDS" >"$LOG/crds.log" 2>&1 ||

@@ -49,6 +49,7 @@ create_host() {
   printf '%s %s\n' "$(host_address "$n")" "$(host_public_key "$n")" >"$dir/known_hosts"
   # On the plain file system: overlay storage on an overlay is refused.
   cp -a "$(images_path)/containers" "$dir/containers"
+  images_path >"$dir/images"
   [[ $n != "$BARE_HOST" ]] || hide_podman "$dir/up"
   : >"$dir/complete"
 }

@@ -25,7 +25,10 @@ up() {
   done
   join_all "${jobs[@]}"
   write_env
-  say "up after $((SECONDS - begin)) s; how to reach everything: $ENV_FILE"
+  say "up after $((SECONDS - begin)) s
+  cluster      $TESTBED_SCRIPT kubectl get namespaces
+  a lab host   $TESTBED_SCRIPT ssh 1
+  the rest     $ENV_FILE"
 }
 
 # Sets `wanted`: the hosts that exist, and those asked for.

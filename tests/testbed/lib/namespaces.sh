@@ -12,7 +12,9 @@ make_namespace() {
   [[ $name =~ ^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$ ]] || die "'$name' can't name a namespace: use a-z, 0-9 and -"
   kubeconfig=$(namespace_kubeconfig "$name")
   mkdir -p "${kubeconfig%/*}"
-  namespace_manifest "$name" | kube apply --server-side --force-conflicts --filename=- >"$log" 2>&1 ||
+  # Checked by the server, not here: that would cost kubectl the download of all schemas.
+  namespace_manifest "$name" |
+    kube apply --server-side --force-conflicts --validate=false --filename=- >"$log" 2>&1 ||
     die "namespace $name: $(tail -n3 "$log")"
   token=$(kube --namespace="$name" create token "$SERVICE_ACCOUNT" --duration=24h 2>>"$log") ||
     die "no token for namespace $name: $(tail -n3 "$log")"
