@@ -2,7 +2,7 @@
 # etcd, kube-apiserver, kube-controller-manager and kubectl: from KUBEBUILDER_ASSETS where that is set, else built from
 # their Go modules. Afterwards ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER and KUBECTL hold their paths.
 
-KUBERNETES_VERSION=1.36.3
+KUBERNETES_VERSION=$(awk '$1 == "k8s.io/kubernetes" {print substr($2, 2)}' "$TESTBED_DIR/controlplane/go.mod")
 
 # The programs by the packages that they are built from.
 declare -A PROGRAMS=(
@@ -13,9 +13,7 @@ declare -A PROGRAMS=(
 )
 
 binaries_path() {
-  local module=$TESTBED_DIR/controlplane
-  printf '%s/controlplane-%s\n' "$TESTBED_CACHE" \
-    "$(digest "$module/go.mod" "$module/go.sum" "$TESTBED_DIR/lib/binaries.sh")"
+  printf '%s/controlplane-%s\n' "$TESTBED_CACHE" "$(digest "$TESTBED_DIR"/controlplane/go.{mod,sum})"
 }
 
 # Where a program is, built or not.

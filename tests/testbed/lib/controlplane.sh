@@ -130,10 +130,10 @@ apply_crds() {
   [[ -e ${files[0]} ]] || { say "no CRDs in $CRDS: none applied" && return; }
   now=$(digest "${files[@]}")
   [[ ! -e $applied || $(<"$applied") != "$now" ]] || return 0
-  kube apply --server-side --force-conflicts --filename="$CRDS" >"$LOG/crds.log" 2>&1 ||
-    die "the CRDs in $CRDS were refused: $(tail -n5 "$LOG/crds.log")"
-  kube wait --for=condition=Established --timeout=30s --filename="$CRDS" >>"$LOG/crds.log" 2>&1 ||
-    die "the CRDs in $CRDS were not established: $(tail -n5 "$LOG/crds.log")"
+  {
+    kube apply --server-side --force-conflicts "${files[@]/#/--filename=}" &&
+      kube wait --for=condition=Established --timeout=30s "${files[@]/#/--filename=}"
+  } >"$LOG/crds.log" 2>&1 || die "the CRDs in $CRDS were refused: $(tail -n5 "$LOG/crds.log")"
   halt kube-controller-manager KILL
   printf '%s\n' "$now" >"$applied"
 }

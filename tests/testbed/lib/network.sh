@@ -25,6 +25,8 @@ ensure_network() {
   link_exists "$n" || ip link add "ve-lab$n" type veth peer name host0 netns "lab$n"
   ip address replace "10.77.$n.1/24" dev "ve-lab$n"
   ip link set "ve-lab$n" up
+  # A host reaches this machine and nothing beyond it, also on a machine that forwards.
+  echo 0 >"/proc/sys/net/ipv4/conf/ve-lab$n/forwarding"
   ip -n "lab$n" address replace "10.77.$n.2/24" dev host0
   ip -n "lab$n" link set lo up
 }
