@@ -2,10 +2,10 @@
 # What every part of the testbed uses: paths, messages, deadlines, and a record of the processes it started.
 
 # Where built things are kept; keyed by a hash of their inputs, so that a change rebuilds.
-TESTBED_CACHE=${TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/exporter-set-controller-testbed}
+TESTBED_CACHE=$(realpath -m "${TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/exporter-set-controller-testbed}")
 # Everything of one run: pids, overlays, etcd's data, keys, the env file. Overlays can't lie on an overlay filesystem,
 # which is what a container's /tmp often is.
-TESTBED_STATE=${TESTBED_STATE:-/var/tmp/exporter-set-controller-testbed}
+TESTBED_STATE=$(realpath -m "${TESTBED_STATE:-/var/tmp/exporter-set-controller-testbed}")
 RUN=$TESTBED_STATE/run
 LOG=$TESTBED_STATE/log
 ENV_FILE=$TESTBED_STATE/env
