@@ -3,7 +3,7 @@
 
 EXPORTER_IMAGE=localhost/jumpstarter-standin:test
 RUNTIME_IMAGE=localhost/qemu-runtime-standin:test
-STANDINS_TARGET=x86_64-unknown-linux-musl
+STANDINS_TARGET=$(uname -m)-unknown-linux-musl
 
 # TESTBED_STANDINS may name a folder with both programs, built elsewhere.
 standins_path() {

@@ -83,7 +83,9 @@ write_env() {
     printf 'TESTBED_HOSTS=%s\n' "$(grep -cv "^$BARE_HOST$" < <(printf '%s\n' "${hosts[@]}"))"
     for n in "${hosts[@]}"; do
       printf 'TESTBED_HOST_%s=%s\nTESTBED_HOST_%s_KEY=%s\n' "$n" "$(host_address "$n")" "$n" "$(host_public_key "$n")"
+      ! has_ipv6 || printf 'TESTBED_HOST_%s_IPV6=%s\n' "$n" "$(host_address_6 "$n")"
     done
+    printf 'TESTBED_SSH_SECOND_PORT=%s\n' "$SECOND_SSH_PORT"
     ! host_exists "$BARE_HOST" || printf 'TESTBED_BARE_HOST=%s\n' "$BARE_HOST"
     printf 'TESTBED_EXPORTER_IMAGE=%s\nTESTBED_RUNTIME_IMAGE=%s\n' "$EXPORTER_IMAGE" "$RUNTIME_IMAGE"
     printf 'TESTBED_JUMPSTARTER_ENDPOINT=10.77.1.1:18082\n'

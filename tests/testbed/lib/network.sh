@@ -1,13 +1,22 @@
 # shellcheck shell=bash
 # Each lab host N has its own network namespace `labN`, joined to the machine by a veth pair: 10.77.N.1 is the machine,
-# 10.77.N.2 the host, whose default route leads to the machine. So every host also reaches 10.77.1.1.
+# 10.77.N.2 the host, whose default route leads to the machine. So every host also reaches 10.77.1.1. Where the machine has
+# IPv6, fd77:0:0:N::1 and ::2 are the same two.
 
 # Addresses of hosts that don't exist, or are down, must not leave the machine by its default route.
 FENCE=(unreachable 10.77.0.0/16 metric 4278198272)
+FENCE_6=(unreachable fd77::/48 metric 4278198272)
 
-ensure_fence() { [[ -n $(ip route show type unreachable 10.77.0.0/16) ]] || ip route add "${FENCE[@]}"; }
+has_ipv6() { [[ $(cat /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null) == 0 ]]; }
+
+ensure_fence() {
+  [[ -n $(ip route show type unreachable 10.77.0.0/16) ]] || ip route add "${FENCE[@]}"
+  ! has_ipv6 || [[ -n $(ip -6 route show type unreachable fd77::/48) ]] || ip -6 route add "${FENCE_6[@]}"
+}
 
 host_address() { printf '10.77.%s.2\n' "$1"; }
+
+host_address_6() { printf 'fd77:0:0:%s::2\n' "$1"; }
 
 netns_exists() { [[ -e /run/netns/lab$1 ]]; }
 
@@ -25,6 +34,7 @@ ensure_network() {
   link_exists "$n" || ip link add "ve-lab$n" type veth peer name host0 netns "lab$n"
   ip address replace "10.77.$n.1/24" dev "ve-lab$n"
   ip link set "ve-lab$n" up
+  ! has_ipv6 || ip address replace "fd77:0:0:$n::1/64" dev "ve-lab$n" nodad
   # A host reaches this machine and nothing beyond it, also on a machine that forwards.
   echo 0 >"/proc/sys/net/ipv4/conf/ve-lab$n/forwarding"
   ip -n "lab$n" address replace "10.77.$n.2/24" dev host0
@@ -37,7 +47,9 @@ cut_link() { ip -n "lab$1" link set host0 down; }
 
 join_link() {
   ip -n "lab$1" link set host0 up
+  # Both were lost with the link.
   ip -n "lab$1" route replace default via "10.77.$1.1"
+  ! has_ipv6 || ip -n "lab$1" address replace "$(host_address_6 "$1")/64" dev host0 nodad
 }
 
 link_is_up() { netns_exists "$1" && ip -n "lab$1" link show dev host0 2>/dev/null | grep -q '[<,]UP[,>]'; }
@@ -51,4 +63,7 @@ remove_network() {
   rm -f "$RUN/lab$n.net"
 }
 
-remove_fence() { ip route delete "${FENCE[@]}" 2>/dev/null || true; }
+remove_fence() {
+  ip route delete "${FENCE[@]}" 2>/dev/null || true
+  ip -6 route delete "${FENCE_6[@]}" 2>/dev/null || true
+}

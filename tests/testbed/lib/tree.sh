@@ -5,6 +5,7 @@ TREE_SUITE=trixie
 TREE_PACKAGES=systemd,systemd-sysv,dbus,udev,openssh-server,sudo
 TREE_PACKAGES+=,podman,netavark,aardvark-dns,passt,crun,catatonit,nftables
 TREE_PACKAGES+=,iproute2,procps,ca-certificates,busybox-static
+SECOND_SSH_PORT=2200
 
 # This file is its own input: a change of it makes a new tree.
 tree_path() { printf '%s/tree-%s\n' "$TESTBED_CACHE" "$(digest "$TESTBED_DIR/lib/tree.sh")"; }
@@ -44,6 +45,8 @@ customise_tree() {
     apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer \
     podman-auto-update.timer podman-auto-update.service podman-restart.service
   systemctl --root="$tree" enable ssh.service
+  # A second port, for the tests of the port.
+  printf 'Port 22\nPort %s\n' "$SECOND_SSH_PORT" >"$tree/etc/ssh/sshd_config.d/ports.conf"
   : >"$tree/etc/resolv.conf"
   add_user "$tree" lab
   printf 'lab ALL=(ALL) NOPASSWD: ALL\n' >"$tree/etc/sudoers.d/lab"
