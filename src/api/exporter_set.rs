@@ -1,0 +1,184 @@
+//! `ExporterSet`: a pool of virtual targets.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// What a pool of virtual targets shall be.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[kube(
+    group = "virtualtarget.jumpstarter.dev",
+    version = "v1alpha1",
+    kind = "ExporterSet",
+    namespaced,
+    status = "ExporterSetStatus"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ExporterSetSpec {
+    /// Exporters that exist at least.
+    #[serde(default)]
+    pub min_replicas: i32,
+    /// Exporters that exist at most; 0 means no upper bound.
+    #[serde(default = "default_max_replicas")]
+    pub max_replicas: i32,
+    /// Exporters kept ready and unleased.
+    #[serde(default)]
+    pub min_available_replicas: i32,
+    /// How long a surplus lasts before one exporter is given up, as a Go duration (`5m`, `1h30m`).
+    #[serde(default = "default_cooldown")]
+    pub scale_down_cooldown: Option<String>,
+    /// What happens to a target after its lease.
+    #[serde(default)]
+    pub recycle_strategy: RecycleStrategy,
+    /// The VirtualTargetClass in the same namespace.
+    pub virtual_target_class_name: String,
+    /// Parameters merged over those of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+    /// Images that replace those of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Images>,
+    /// Must match the labels of the template.
+    pub selector: LabelSelector,
+    /// What each Exporter looks like.
+    pub template: ExporterTemplate,
+}
+
+fn default_max_replicas() -> i32 {
+    4
+}
+
+fn default_cooldown() -> Option<String> {
+    Some("5m".to_owned())
+}
+
+/// What happens to a target after its lease.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum RecycleStrategy {
+    /// The exporter ends and is replaced by a new one.
+    #[default]
+    ExitAndReplace,
+    /// The same exporter serves the next lease.
+    InPlaceReuse,
+}
+
+/// The images of an instance.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub struct Images {
+    /// The image with `jmp` and `jumpstarter-exec`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exporter: Option<ImageSpec>,
+    /// The image with QEMU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<ImageSpec>,
+}
+
+/// One image and when it is pulled.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSpec {
+    /// Image reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// When the image is pulled; `IfNotPresent` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+}
+
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// Before every start of an instance.
+    Always,
+    /// Never: it must be on the host.
+    Never,
+    /// Only if it is not on the host.
+    #[default]
+    IfNotPresent,
+}
+
+/// What each Exporter of the set looks like.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+pub struct ExporterTemplate {
+    /// Labels and annotations of each Exporter.
+    #[serde(default)]
+    pub metadata: TemplateMetadata,
+    /// What each Exporter exports.
+    #[serde(default)]
+    pub spec: TemplateSpec,
+}
+
+/// Labels and annotations of each Exporter.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub struct TemplateMetadata {
+    /// Labels; leases select by them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What each Exporter exports.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+pub struct TemplateSpec {
+    /// The drivers of the exporter.
+    #[serde(default)]
+    pub drivers: Vec<DriverConfig>,
+}
+
+/// One driver: a `type` with a `config`, or a `ref` to another one's child.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+pub struct DriverConfig {
+    /// The name under which a lease finds it.
+    pub name: String,
+    /// Python class of the driver.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    /// Dotted path to another driver.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<String>,
+    /// Options of the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Map<String, Value>>,
+}
+
+/// What is.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExporterSetStatus {
+    /// Exporters of the set.
+    pub replicas: i32,
+    /// Those online.
+    pub ready_replicas: i32,
+    /// Those online, enabled and unleased.
+    pub available_replicas: i32,
+    /// Those enabled and offline.
+    pub unavailable_replicas: i32,
+    /// Those leased.
+    pub leased_replicas: i32,
+    /// Instances on their way.
+    pub pods_pending: i32,
+    /// Instances that run.
+    pub pods_running: i32,
+    /// Instances that can't be brought up.
+    pub pods_failed: i32,
+    /// Instances whose host does not answer.
+    pub pods_unknown: i32,
+    /// Online and leased.
+    pub exporters_active: i32,
+    /// Online and not leased.
+    pub exporters_idle: i32,
+    /// Disabled.
+    pub exporters_disabled: i32,
+    /// Enabled and offline.
+    pub exporters_offline: i32,
+    /// The selector as a string, for the scale subresource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Available, Progressing, Degraded, ScalingLimited.
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,3 @@
+//! The loop that joins the parts.
+
+pub mod ports;
