@@ -5,4 +5,5 @@ pub mod api;
 pub mod controller;
 pub mod host;
 pub mod instance;
+pub mod pool;
 pub mod render;
