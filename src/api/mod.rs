@@ -1,12 +1,15 @@
 //! The Kubernetes types: ExporterSet, VirtualTargetClass, Exporter and Lease, as Jumpstarter's
 //! API groups define them, and the typed [`Parameters`] of a set.
 
+mod crds;
 mod exporter;
 mod exporter_set;
 mod lease;
 mod parameters;
+mod schema;
 mod virtual_target_class;
 
+pub use crds::{crds, crds_yaml};
 pub use exporter::{Exporter, ExporterSpec, ExporterStatus};
 pub use exporter_set::{
     DriverConfig, ExporterSet, ExporterSetSpec, ExporterSetStatus, ExporterTemplate, ImageSpec,

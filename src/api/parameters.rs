@@ -4,7 +4,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// Where an instance goes and how its target looks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The lab host.
     pub host: HostParameters,
@@ -14,8 +14,9 @@ pub struct Parameters {
     pub arch: Option<String>,
     /// CPU and memory of the target.
     pub resources: Resources,
-    /// Disk of the target: `storage.size`, else `resources.storage`; a Kubernetes quantity or a QEMU size.
-    pub disk_size: Option<Value>,
+    /// Disk of the target (`storage.size`, else `resources.storage`), normalised to a size that
+    /// QEMU and its driver read alike, e.g. `16G`.
+    pub disk_size: Option<String>,
 }
 
 /// The lab host: `host.*` over `ssh.*` over the defaults `root` and 22.
@@ -38,15 +39,17 @@ pub struct RuntimeParameters {
     pub kvm: bool,
     /// More devices for both, absolute paths under `/dev/`.
     pub devices: Vec<String>,
+    /// Whether both use the host's network: then only one instance per forwarded port fits on a host.
+    pub host_network: bool,
 }
 
 /// CPU and memory of the target.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Number of CPUs.
     pub cpu: Option<u32>,
-    /// Memory: a Kubernetes quantity or a QEMU size, as given.
-    pub memory: Option<Value>,
+    /// Memory, normalised to a size with a unit as `qemu -m` reads it, e.g. `4G`.
+    pub memory: Option<String>,
 }
 
 /// A parameter that can't be used.
