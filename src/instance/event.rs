@@ -25,6 +25,9 @@ pub enum Event {
         steps: Vec<Step>,
         /// 1 for the first try in this state.
         attempt: u32,
+        /// The revision that is being written, where files are written: what was done for another
+        /// revision does not count.
+        revision: Option<String>,
     },
     /// A step is done and verified.
     StepSucceeded {
@@ -148,7 +151,9 @@ impl Instance {
         }
         let progress = self.progress_mut();
         match event {
-            Event::StepStarted { steps, .. } => progress.start(steps),
+            Event::StepStarted { steps, revision, .. } => {
+                progress.start(steps, revision.as_deref());
+            }
             Event::StepSucceeded { step, .. } => progress.succeed(*step),
             Event::StepFailed {
                 step,

@@ -9,6 +9,8 @@ pub struct Progress {
     pub open: Vec<Step>,
     /// Steps that have succeeded: not to be run again.
     pub done: Vec<Step>,
+    /// The revision that the steps were done for, where files are written.
+    pub revision: Option<String>,
     /// The failure that it waits out, if any.
     pub failed: Option<Failed>,
     /// The lease that holds the exporter.
@@ -37,6 +39,12 @@ impl Progress {
     #[must_use]
     pub fn has_done(&self, step: Step) -> bool {
         self.done.contains(&step)
+    }
+
+    /// Whether `step` has been done in this state for `revision`.
+    #[must_use]
+    pub fn has_done_for(&self, step: Step, revision: Option<&str>) -> bool {
+        self.has_done(step) && self.revision.as_deref() == revision
     }
 
     /// What the next state starts with: the steps are behind it, the leases are not.
@@ -74,5 +82,40 @@ impl Progress {
     pub(super) fn fail(&mut self, failed: Failed) {
         self.open.retain(|open| *open != failed.step);
         self.failed = Some(failed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::instance::fixtures::in_state;
+    use crate::instance::{Event, Instance, State, Step};
+
+    fn then(instance: Instance, events: &[Event]) -> Instance {
+        events.iter().fold(instance, |instance, event| Instance::fold(Some(instance), event).unwrap())
+    }
+
+    fn started(revision: &str) -> Event {
+        Event::StepStarted { steps: vec![Step::WriteConfig], attempt: 1, revision: Some(revision.into()) }
+    }
+
+    fn done() -> Event {
+        Event::StepSucceeded { step: Step::WriteConfig, changed: true, detail: String::new() }
+    }
+
+    #[test]
+    fn what_was_done_for_another_revision_does_not_count() {
+        let written = then(in_state(State::Credentialed), &[started("r1"), done()]);
+        assert!(written.progress().has_done_for(Step::WriteConfig, Some("r1")));
+        assert!(!written.progress().has_done_for(Step::WriteConfig, Some("r2")));
+        let again = then(written, &[started("r2")]);
+        assert!(!again.progress().has_done(Step::WriteConfig));
+        assert_eq!(again.progress().open, [Step::WriteConfig]);
+    }
+
+    #[test]
+    fn an_outcome_closes_the_step() {
+        let open = then(in_state(State::Credentialed), &[started("r1")]);
+        assert_eq!(then(open, &[done()]).progress().open, []);
     }
 }

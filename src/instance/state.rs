@@ -379,6 +379,16 @@ impl Instance {
         each!(self, inner => &mut inner.progress)
     }
 
+    /// Brings the next try of a step that failed for a reason of the kind `retry` forward to `now`
+    /// (milliseconds since the Unix epoch): what it waits for may have been mended.
+    pub fn hasten(&mut self, retry: super::Retry, now: u64) {
+        if let Some(failed) = &mut self.progress_mut().failed
+            && failed.failure.class.retry() == retry
+        {
+            failed.retry_at = failed.retry_at.min(now);
+        }
+    }
+
     /// The host that it is on, or may be on.
     #[must_use]
     pub const fn site(&self) -> Option<&Site> {
