@@ -1,5 +1,6 @@
 //! `ExporterSet`: a pool of virtual targets.
 
+use super::duration::{InvalidDuration, parse_go_duration};
 use super::schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a pool of virtual targets shall be.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
@@ -76,12 +78,26 @@ pub struct ExporterSetSpec {
     pub template: ExporterTemplate,
 }
 
+const DEFAULT_COOLDOWN: Duration = Duration::from_secs(5 * 60);
+
 fn default_max_replicas() -> i32 {
     4
 }
 
 fn default_cooldown() -> Option<String> {
     Some("5m".to_owned())
+}
+
+impl ExporterSetSpec {
+    /// How long a surplus lasts before one exporter is given up; five minutes if it is not set.
+    ///
+    /// # Errors
+    /// If the text is not a Go duration or is negative: the API server lets any text through.
+    pub fn cooldown(&self) -> Result<Duration, InvalidDuration> {
+        self.scale_down_cooldown
+            .as_deref()
+            .map_or(Ok(DEFAULT_COOLDOWN), parse_go_duration)
+    }
 }
 
 /// What happens to a target after its lease.
