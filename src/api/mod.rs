@@ -15,7 +15,7 @@ pub use duration::{InvalidDuration, parse_go_duration};
 pub use exporter::{Exporter, ExporterSpec, ExporterStatus};
 pub use exporter_set::{
     DriverConfig, ExporterSet, ExporterSetSpec, ExporterSetStatus, ExporterTemplate, ImageSpec,
-    Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec,
+    Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec, merge_images,
 };
 pub use lease::{Lease, LeaseSpec, LeaseStatus};
 pub use parameters::{HostParameters, ParameterError, Parameters, Resources, RuntimeParameters};
