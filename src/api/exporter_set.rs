@@ -1,5 +1,6 @@
 //! `ExporterSet`: a pool of virtual targets.
 
+use super::duration::{InvalidDuration, parse_go_duration};
 use super::schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a pool of virtual targets shall be.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
@@ -76,12 +78,26 @@ pub struct ExporterSetSpec {
     pub template: ExporterTemplate,
 }
 
+const DEFAULT_COOLDOWN: Duration = Duration::from_secs(5 * 60);
+
 fn default_max_replicas() -> i32 {
     4
 }
 
 fn default_cooldown() -> Option<String> {
     Some("5m".to_owned())
+}
+
+impl ExporterSetSpec {
+    /// How long a surplus lasts before one exporter is given up; five minutes if it is not set.
+    ///
+    /// # Errors
+    /// If the text is not a Go duration or is negative: the API server lets any text through.
+    pub fn cooldown(&self) -> Result<Duration, InvalidDuration> {
+        self.scale_down_cooldown
+            .as_deref()
+            .map_or(Ok(DEFAULT_COOLDOWN), parse_go_duration)
+    }
 }
 
 /// What happens to a target after its lease.
@@ -103,6 +119,21 @@ pub struct Images {
     /// The image with QEMU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<ImageSpec>,
+}
+
+/// The images of a set: each one that the set names replaces the class's wholly, its pull policy
+/// included.
+#[must_use]
+pub fn merge_images(class: Option<&Images>, set: Option<&Images>) -> Images {
+    let choose = |image: fn(&Images) -> Option<&ImageSpec>| {
+        set.and_then(image)
+            .or_else(|| class.and_then(image))
+            .cloned()
+    };
+    Images {
+        exporter: choose(|images| images.exporter.as_ref()),
+        runtime: choose(|images| images.runtime.as_ref()),
+    }
 }
 
 /// One image and when it is pulled.
@@ -224,4 +255,79 @@ pub struct ExporterSetStatus {
     /// Available, Progressing, Degraded, ScalingLimited.
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn images(value: Value) -> Images {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_sets_image_replaces_the_classs_wholly() {
+        let class = images(json!({
+            "exporter": { "image": "class/exporter", "imagePullPolicy": "Always" },
+            "runtime": { "image": "class/runtime" },
+        }));
+        let set = images(json!({ "exporter": { "image": "set/exporter" } }));
+        assert_eq!(merge_images(None, None), Images::default());
+        assert_eq!(merge_images(Some(&class), None), class);
+        assert_eq!(merge_images(None, Some(&set)), set);
+        assert_eq!(
+            merge_images(Some(&class), Some(&set)),
+            images(json!({
+                "exporter": { "image": "set/exporter" },
+                "runtime": { "image": "class/runtime" },
+            }))
+        );
+    }
+
+    #[test]
+    fn a_set_of_the_least_words_has_the_defaults() {
+        let spec: ExporterSetSpec = serde_json::from_value(json!({
+            "virtualTargetClassName": "c", "selector": {}, "template": {}
+        }))
+        .unwrap();
+        assert_eq!(
+            (
+                spec.min_replicas,
+                spec.max_replicas,
+                spec.min_available_replicas
+            ),
+            (0, 4, 0)
+        );
+        assert_eq!(spec.recycle_strategy, RecycleStrategy::ExitAndReplace);
+        assert_eq!(spec.cooldown(), Ok(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn a_cooldown_is_read_or_refused() {
+        let spec = |cooldown: Value| -> ExporterSetSpec {
+            serde_json::from_value(json!({
+                "virtualTargetClassName": "c", "selector": {}, "template": {}, "scaleDownCooldown": cooldown
+            }))
+            .unwrap()
+        };
+        assert_eq!(spec(json!("90s")).cooldown(), Ok(Duration::from_secs(90)));
+        assert_eq!(spec(Value::Null).cooldown(), Ok(Duration::from_secs(300)));
+        assert!(spec(json!("5 minutes")).cooldown().is_err());
+    }
+
+    #[test]
+    fn every_counter_is_sent_also_at_zero() {
+        let status = serde_json::to_value(ExporterSetStatus::default()).unwrap();
+        assert_eq!(
+            status
+                .as_object()
+                .unwrap()
+                .values()
+                .filter(|v| **v == json!(0))
+                .count(),
+            13
+        );
+    }
 }
