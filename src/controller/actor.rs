@@ -12,48 +12,51 @@ use std::time::SystemTime;
 
 /// An instance as the journal has it.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// The instance.
-    pub instance: Instance,
+    pub(crate) instance: Instance,
     /// The version of its stream.
-    pub version: u64,
+    pub(crate) version: u64,
     /// Steps that this process has journaled as started and that have no outcome there.
-    pub open: Vec<Step>,
+    pub(crate) open: Vec<Step>,
     /// When it came into its present state.
-    pub since: SystemTime,
+    pub(crate) since: SystemTime,
 }
 
 /// One instance while something is done for it. Only its actor writes to its stream.
-pub struct Actor<W> {
+pub(crate) struct Actor<W> {
     /// The outside.
-    pub world: Arc<W>,
+    pub(crate) world: Arc<W>,
     /// The instance.
-    pub held: Held,
+    pub(crate) held: Held,
 }
 
 /// How a step that succeeded went.
-pub struct Done {
+pub(crate) struct Done {
     /// Whether anything had to be done.
-    pub changed: bool,
+    pub(crate) changed: bool,
     /// For people.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 impl Done {
     /// Something had to be done.
-    pub fn changed(detail: impl Into<String>) -> Self {
-        Self { changed: true, detail: detail.into() }
+    pub(crate) fn changed(detail: impl Into<String>) -> Self {
+        Self {
+            changed: true,
+            detail: detail.into(),
+        }
     }
 }
 
 impl<W: World> Actor<W> {
     /// The instance.
-    pub const fn instance(&self) -> &Instance {
+    pub(crate) const fn instance(&self) -> &Instance {
         &self.held.instance
     }
 
     /// The Exporter's name.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.held.instance.about().name.clone()
     }
 
@@ -61,7 +64,7 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// [`Fatal::NotLeader`], if we are not the leader any more.
-    pub fn fence(&self) -> Result<Fence, Fatal> {
+    pub(crate) fn fence(&self) -> Result<Fence, Fatal> {
         self.world.leadership().fence().ok_or(Fatal::NotLeader)
     }
 
@@ -69,7 +72,7 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// If the journal does not take them, or we are not the leader any more.
-    pub async fn record(&mut self, events: Vec<Event>) -> Result<(), Fatal> {
+    pub(crate) async fn record(&mut self, events: Vec<Event>) -> Result<(), Fatal> {
         let instance = append(&*self.world, Some(&self.held), &events).await?;
         for event in &events {
             match event {
@@ -80,7 +83,10 @@ impl<W: World> Actor<W> {
                 _ => {}
             }
         }
-        self.held = Held { open: std::mem::take(&mut self.held.open), ..instance };
+        self.held = Held {
+            open: std::mem::take(&mut self.held.open),
+            ..instance
+        };
         Ok(())
     }
 
@@ -88,7 +94,7 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// As [`record`](Self::record).
-    pub async fn begin(&mut self, steps: &[Step]) -> Result<(), Fatal> {
+    pub(crate) async fn begin(&mut self, steps: &[Step]) -> Result<(), Fatal> {
         self.begin_for(steps, None).await
     }
 
@@ -96,16 +102,17 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// As [`record`](Self::record).
-    pub async fn begin_for(
-        &mut self,
-        steps: &[Step],
-        revision: Option<&str>,
-    ) -> Result<(), Fatal> {
+    pub(crate) async fn begin_for(&mut self, steps: &[Step], revision: Option<&str>) -> Result<(), Fatal> {
         let same = self.held.instance.progress().revision.as_deref() == revision;
         if !same || !steps.iter().all(|step| self.held.open.contains(step)) {
             let (steps, attempt) = (steps.to_vec(), self.attempts() + 1);
             let revision = revision.map(str::to_owned);
-            self.record(vec![Event::StepStarted { steps, attempt, revision }]).await?;
+            self.record(vec![Event::StepStarted {
+                steps,
+                attempt,
+                revision,
+            }])
+            .await?;
         }
         if let Some(step) = steps.first() {
             failpoint::hit(Place::Started, *step);
@@ -117,7 +124,7 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// As [`record`](Self::record).
-    pub async fn succeed(
+    pub(crate) async fn succeed(
         &mut self,
         step: Step,
         done: Done,
@@ -125,8 +132,18 @@ impl<W: World> Actor<W> {
     ) -> Result<(), Fatal> {
         failpoint::hit(Place::Acted, step);
         let Done { changed, detail } = done;
-        tracing::info!(exporter = self.name(), step = step.name(), changed, detail, "step done");
-        let mut events = vec![Event::StepSucceeded { step, changed, detail }];
+        tracing::info!(
+            exporter = self.name(),
+            step = step.name(),
+            changed,
+            detail,
+            "step done"
+        );
+        let mut events = vec![Event::StepSucceeded {
+            step,
+            changed,
+            detail,
+        }];
         events.extend(then.map(Event::Moved));
         self.record(events).await?;
         failpoint::hit(Place::Recorded, step);
@@ -137,7 +154,7 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// As [`record`](Self::record), and [`Fatal::NotLeader`] if the host has seen a younger leader.
-    pub async fn fail(&mut self, step: Step, failure: Failure) -> Result<(), Fatal> {
+    pub(crate) async fn fail(&mut self, step: Step, failure: Failure) -> Result<(), Fatal> {
         if failure.class == FailureClass::Fenced {
             return Err(Fatal::NotLeader);
         }
@@ -156,7 +173,12 @@ impl<W: World> Actor<W> {
             retry_in_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
             "{failure}"
         );
-        let event = Event::StepFailed { step, failure, attempt, retry_at: millis(now + delay) };
+        let event = Event::StepFailed {
+            step,
+            failure,
+            attempt,
+            retry_at: millis(now + delay),
+        };
         if backoff::is_journaled(attempt) {
             self.record(vec![event]).await
         } else {
@@ -166,7 +188,12 @@ impl<W: World> Actor<W> {
     }
 
     fn attempts(&self) -> u32 {
-        self.held.instance.progress().failed.as_ref().map_or(0, |failed| failed.attempts)
+        self.held
+            .instance
+            .progress()
+            .failed
+            .as_ref()
+            .map_or(0, |failed| failed.attempts)
     }
 }
 
@@ -175,7 +202,7 @@ impl<W: World> Actor<W> {
 ///
 /// # Errors
 /// If the events can't follow, the journal does not take them, or we are not the leader.
-pub async fn append<W: World>(
+pub(crate) async fn append<W: World>(
     world: &W,
     held: Option<&Held>,
     events: &[Event],
@@ -188,19 +215,41 @@ pub async fn append<W: World>(
     }
     let instance = instance.ok_or_else(|| JournalError("nothing to append".to_owned()))?;
     let now = world.clock().now();
-    let context =
-        Context { at: now, epoch: fence.epoch, traceparent: crate::telemetry::current_traceparent() };
-    let records = events.iter().cloned().map(Record::Instance).collect();
+    let context = Context {
+        at: now,
+        epoch: fence.epoch,
+        traceparent: None,
+    };
+    let records = events.iter().cloned().map(|event| Record::Instance(Box::new(event))).collect();
     let name = instance.about().name.clone();
-    let expected = held.map_or(0, |held| held.version);
-    let version =
-        world.journal().append(&instance_stream(&name), expected, context, records).await?;
+    let expected = held.map(|held| held.version);
+    let version = world
+        .journal()
+        .append(&instance_stream(&name), expected, context, records)
+        .await?;
     let to = instance.state();
     if from != Some(to) {
         let (from, to) = (from.map_or("", |from| from.name()), to.name());
-        let host = instance.site().map(|site| site.host.clone()).unwrap_or_default();
-        tracing::info!(exporter = name, set = instance.about().set, from, to, host, "transition");
+        let host = instance
+            .site()
+            .map(|site| site.host.clone())
+            .unwrap_or_default();
+        tracing::info!(
+            exporter = name,
+            set = instance.about().set,
+            from,
+            to,
+            host,
+            "transition"
+        );
     }
-    let since = held.filter(|_| from == Some(to)).map_or(now, |held| held.since);
-    Ok(Held { instance, version, open: Vec::new(), since })
+    let since = held
+        .filter(|_| from == Some(to))
+        .map_or(now, |held| held.since);
+    Ok(Held {
+        instance,
+        version,
+        open: Vec::new(),
+        since,
+    })
 }

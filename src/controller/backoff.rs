@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The wait after the `attempt`-th failure in a row (1 is the first): doubling, capped, and spread
 /// by ±20 % with `random` so that what failed together does not come back together.
 #[must_use]
-pub fn delay(retry: Retry, attempt: u32, random: u64) -> Duration {
+pub(crate) fn delay(retry: Retry, attempt: u32, random: u64) -> Duration {
     let (first, cap) = match retry {
         Retry::Soon => (1_000_u64, 60_000),
         Retry::Seldom => (5_000, 300_000),
@@ -14,14 +14,18 @@ pub fn delay(retry: Retry, attempt: u32, random: u64) -> Duration {
     let doublings = attempt.saturating_sub(1).min(16);
     let base = first.saturating_mul(1 << doublings).min(cap);
     let spread = base / 5 * 2;
-    let offset = if spread == 0 { 0 } else { random % (spread + 1) };
+    let offset = if spread == 0 {
+        0
+    } else {
+        random % (spread + 1)
+    };
     Duration::from_millis(base - base / 5 + offset)
 }
 
 /// Whether the `attempt`-th failure in a row is journaled: 1, 2, 4, 8 …, so that the journal does
 /// not grow while a host is down for a week.
 #[must_use]
-pub const fn is_journaled(attempt: u32) -> bool {
+pub(crate) const fn is_journaled(attempt: u32) -> bool {
     attempt.is_power_of_two()
 }
 
@@ -46,7 +50,10 @@ mod tests {
     #[test]
     fn a_week_of_retries_takes_few_records() {
         let week = 7 * 24 * 60; // One retry a minute.
-        assert_eq!((1..=week).filter(|attempt| is_journaled(*attempt)).count(), 14);
+        assert_eq!(
+            (1..=week).filter(|attempt| is_journaled(*attempt)).count(),
+            14
+        );
     }
 
     proptest! {

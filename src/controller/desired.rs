@@ -17,19 +17,20 @@ const DEFAULT_COOLDOWN: Duration = Duration::from_secs(300);
 
 /// Where the CA bundle of a class is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CaSource {
+pub(crate) struct CaSource {
     /// The ConfigMap.
-    pub config_map: String,
+    pub(crate) config_map: String,
     /// The key in it.
-    pub key: String,
+    pub(crate) key: String,
 }
 
 impl CaSource {
     fn of(class: &VirtualTargetClass) -> Self {
         match &class.spec.ca_bundle_config_map_ref {
-            Some(CaBundleReference { name, key }) => {
-                Self { config_map: name.clone(), key: key.clone() }
-            }
+            Some(CaBundleReference { name, key }) => Self {
+                config_map: name.clone(),
+                key: key.clone(),
+            },
             None => Self {
                 config_map: "jumpstarter-service-ca-cert".to_owned(),
                 key: "ca.crt".to_owned(),
@@ -39,28 +40,26 @@ impl CaSource {
 }
 
 /// The CA bundles that have been read.
-pub type CaBundles = BTreeMap<CaSource, Result<String, Failure>>;
+pub(crate) type CaBundles = BTreeMap<CaSource, Result<String, Failure>>;
 
 /// What a set asks of each of its exporters.
 #[derive(Debug)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// The set.
-    pub set: Arc<ExporterSet>,
-    /// Its class.
-    pub class: Arc<VirtualTargetClass>,
+    pub(crate) set: Arc<ExporterSet>,
     /// The merged parameters.
-    pub parameters: Parameters,
+    pub(crate) parameters: Parameters,
     /// The merged images.
-    pub images: Images,
+    pub(crate) images: Images,
     /// PEM bundle of the Jumpstarter service's CA.
-    pub ca_pem: String,
+    pub(crate) ca_pem: String,
     /// The Secret with the SSH key.
-    pub credentials_secret: String,
+    pub(crate) credentials_secret: String,
 }
 
 /// How it stands with a set.
 #[derive(Debug)]
-pub enum Resolution {
+pub(crate) enum Resolution {
     /// It can be served.
     Ready(Arc<Desired>),
     /// Its class names another provisioner.
@@ -72,13 +71,16 @@ pub enum Resolution {
 }
 
 fn refused(class: FailureClass, reason: &str, message: String) -> Resolution {
-    let verdict = Verdict { reason: reason.to_owned(), message: message.clone() };
+    let verdict = Verdict {
+        reason: reason.to_owned(),
+        message: message.clone(),
+    };
     Resolution::Refused(Failure::new(class, message), verdict)
 }
 
 /// What `set` asks for, by the classes and CA bundles that are known.
 #[must_use]
-pub fn resolve(
+pub(crate) fn resolve(
     set: &Arc<ExporterSet>,
     classes: &[Arc<VirtualTargetClass>],
     bundles: &CaBundles,
@@ -94,7 +96,11 @@ pub fn resolve(
     if class.spec.provisioner != crate::api::PROVISIONER {
         return Resolution::NotOurs;
     }
-    let labels = exporter_labels(&set.spec.template.metadata.labels, &set.name_any(), class_name);
+    let labels = exporter_labels(
+        &set.spec.template.metadata.labels,
+        &set.name_any(),
+        class_name,
+    );
     if !selects(&set.spec.selector, &labels) {
         return refused(
             FailureClass::InvalidParameters,
@@ -117,12 +123,18 @@ pub fn resolve(
     if let Err(message) = cooldown(set) {
         return invalid(message);
     }
-    let secret = class.spec.credentials_secret_ref.as_ref().map(|secret| secret.name.clone());
+    let secret = class
+        .spec
+        .credentials_secret_ref
+        .as_ref()
+        .map(|secret| secret.name.clone());
     let Some(credentials_secret) = secret.filter(|name| !name.is_empty()) else {
         return refused(
             FailureClass::CredentialsMissing,
             FailureClass::CredentialsMissing.reason(),
-            format!("VirtualTargetClass {class_name}: spec.credentialsSecretRef.name is empty; name the Secret that holds ssh-privatekey"),
+            format!(
+                "VirtualTargetClass {class_name}: spec.credentialsSecretRef.name is empty; name the Secret that holds ssh-privatekey"
+            ),
         );
     };
     let source = CaSource::of(class);
@@ -135,7 +147,6 @@ pub fn resolve(
     };
     Resolution::Ready(Arc::new(Desired {
         set: Arc::clone(set),
-        class: Arc::clone(class),
         parameters,
         images: merge_images(class.spec.images.as_ref(), set.spec.images.as_ref()),
         ca_pem,
@@ -144,16 +155,18 @@ pub fn resolve(
 }
 
 fn cooldown(set: &ExporterSet) -> Result<Duration, String> {
-    set.spec.scale_down_cooldown.as_deref().map_or(Ok(DEFAULT_COOLDOWN), |text| {
-        parse_go_duration(text).map_err(|error| {
-            format!("ExporterSet spec.scaleDownCooldown: {error}")
+    set.spec
+        .scale_down_cooldown
+        .as_deref()
+        .map_or(Ok(DEFAULT_COOLDOWN), |text| {
+            parse_go_duration(text)
+                .map_err(|error| format!("ExporterSet spec.scaleDownCooldown: {error}"))
         })
-    })
 }
 
 /// What `set` asks of the number of its exporters, with `waiting_leases` waiting for one.
 #[must_use]
-pub fn demand(set: &ExporterSet, waiting_leases: i32) -> Demand {
+pub(crate) fn demand(set: &ExporterSet, waiting_leases: i32) -> Demand {
     Demand {
         min: set.spec.min_replicas,
         max: set.spec.max_replicas,
@@ -166,7 +179,7 @@ pub fn demand(set: &ExporterSet, waiting_leases: i32) -> Demand {
 impl Desired {
     /// The host, as it stands in the parameters.
     #[must_use]
-    pub fn site(&self) -> Site {
+    pub(crate) fn site(&self) -> Site {
         let host = &self.parameters.host;
         Site {
             host: host.name.clone(),
@@ -181,7 +194,7 @@ impl Desired {
     ///
     /// # Errors
     /// If the drivers or parameters can't be rendered.
-    pub fn render(&self, about: &About, grant: &Grant, token: &str) -> Result<Rendered, Failure> {
+    pub(crate) fn render(&self, about: &About, grant: &Grant, token: &str) -> Result<Rendered, Failure> {
         render::render(&Inputs {
             namespace: &about.namespace,
             exporter: &about.name,
@@ -199,7 +212,7 @@ impl Desired {
 
     /// What is wanted of an instance whose endpoint is `endpoint`.
     #[must_use]
-    pub fn wanted(&self, about: &About, endpoint: &str) -> Wanted {
+    pub(crate) fn wanted(&self, about: &About, endpoint: &str) -> Wanted {
         let site = self.site();
         let grant = Grant {
             endpoint: endpoint.to_owned(),

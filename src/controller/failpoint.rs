@@ -4,7 +4,7 @@ use crate::instance::Step;
 
 /// A place in the course of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// The step is journaled as started; nothing is done yet.
     Started,
     /// It is done; the journal does not know it yet.
@@ -16,7 +16,7 @@ pub enum Place {
 /// Kills the process if the environment variable `FAILPOINT` names this place, as
 /// `started:create`, `acted:write-config` or `recorded:annotate`.
 #[cfg(feature = "failpoints")]
-pub fn hit(place: Place, step: Step) {
+pub(crate) fn hit(place: Place, step: Step) {
     let name = match place {
         Place::Started => "started",
         Place::Acted => "acted",
@@ -26,7 +26,9 @@ pub fn hit(place: Place, step: Step) {
     if std::env::var("FAILPOINT").is_ok_and(|wanted| wanted == here) {
         tracing::warn!(failpoint = here, "killing the process");
         let pid = std::process::id().to_string();
-        let _ = std::process::Command::new("kill").args(["-KILL", &pid]).status();
+        let _ = std::process::Command::new("kill")
+            .args(["-KILL", &pid])
+            .status();
         loop {
             std::thread::park();
         }
@@ -35,4 +37,4 @@ pub fn hit(place: Place, step: Step) {
 
 /// Nothing.
 #[cfg(not(feature = "failpoints"))]
-pub const fn hit(_place: Place, _step: Step) {}
+pub(crate) const fn hit(_place: Place, _step: Step) {}

@@ -2,10 +2,10 @@
 //!
 //! [`Engine`] owns what is known. It wakes when something changes, decides for every set and
 //! instance by the pure parts, and starts at most one job an instance; a job records what it is
-//! about to do, does it and records how it went ([`actor`]). After a crash the instances are the
+//! about to do, does it and records how it went. After a crash the instances are the
 //! fold of the journal, and the same decisions lead on from there.
 
-pub mod actor;
+mod actor;
 mod backoff;
 mod desired;
 mod engine;

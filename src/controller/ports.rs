@@ -225,12 +225,13 @@ pub struct JournalError(pub String);
 
 /// The journal of what we do.
 pub trait Journal: Send + Sync + 'static {
-    /// Appends to a stream that is at version `expected`; returns its new version once the records
-    /// are on the disk.
+    /// Appends to a stream that is at version `expected` (`None`: whatever it is at; an earlier
+    /// instance may have had the same name); returns its new version once the records are on the
+    /// disk.
     fn append(
         &self,
         stream: &str,
-        expected: u64,
+        expected: Option<u64>,
         context: Context,
         records: Vec<Record>,
     ) -> impl Future<Output = Result<u64, JournalError>> + Send;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
     /// In the stream of an instance.
-    Instance(Event),
+    Instance(Box<Event>),
     /// In the stream of a set.
     Set(SetEvent),
 }

@@ -73,6 +73,7 @@ impl<C: Cluster, H: Hosts, J: Journal, K: Clock, L: Leadership> World for Parts<
 /// `time` as milliseconds since the Unix epoch; 0 for what lies before it.
 #[must_use]
 pub fn millis(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
 }

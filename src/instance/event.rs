@@ -151,7 +151,9 @@ impl Instance {
         }
         let progress = self.progress_mut();
         match event {
-            Event::StepStarted { steps, revision, .. } => {
+            Event::StepStarted {
+                steps, revision, ..
+            } => {
                 progress.start(steps, revision.as_deref());
             }
             Event::StepSucceeded { step, .. } => progress.succeed(*step),

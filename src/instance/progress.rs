@@ -52,12 +52,17 @@ impl Progress {
         Self {
             open: Vec::new(),
             done: Vec::new(),
+            revision: None,
             failed: None,
             ..self
         }
     }
 
-    pub(super) fn start(&mut self, steps: &[Step]) {
+    pub(super) fn start(&mut self, steps: &[Step], revision: Option<&str>) {
+        if self.revision.as_deref() != revision {
+            self.done.clear();
+            self.revision = revision.map(str::to_owned);
+        }
         for step in steps {
             if !self.open.contains(step) {
                 self.open.push(*step);
@@ -92,22 +97,40 @@ mod tests {
     use crate::instance::{Event, Instance, State, Step};
 
     fn then(instance: Instance, events: &[Event]) -> Instance {
-        events.iter().fold(instance, |instance, event| Instance::fold(Some(instance), event).unwrap())
+        events.iter().fold(instance, |instance, event| {
+            Instance::fold(Some(instance), event).unwrap()
+        })
     }
 
     fn started(revision: &str) -> Event {
-        Event::StepStarted { steps: vec![Step::WriteConfig], attempt: 1, revision: Some(revision.into()) }
+        Event::StepStarted {
+            steps: vec![Step::WriteConfig],
+            attempt: 1,
+            revision: Some(revision.into()),
+        }
     }
 
     fn done() -> Event {
-        Event::StepSucceeded { step: Step::WriteConfig, changed: true, detail: String::new() }
+        Event::StepSucceeded {
+            step: Step::WriteConfig,
+            changed: true,
+            detail: String::new(),
+        }
     }
 
     #[test]
     fn what_was_done_for_another_revision_does_not_count() {
         let written = then(in_state(State::Credentialed), &[started("r1"), done()]);
-        assert!(written.progress().has_done_for(Step::WriteConfig, Some("r1")));
-        assert!(!written.progress().has_done_for(Step::WriteConfig, Some("r2")));
+        assert!(
+            written
+                .progress()
+                .has_done_for(Step::WriteConfig, Some("r1"))
+        );
+        assert!(
+            !written
+                .progress()
+                .has_done_for(Step::WriteConfig, Some("r2"))
+        );
         let again = then(written, &[started("r2")]);
         assert!(!again.progress().has_done(Step::WriteConfig));
         assert_eq!(again.progress().open, [Step::WriteConfig]);

@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// What comes back from what was started.
 enum Came {
-    Job(String, Result<Held, Fatal>),
+    Job(String, Box<Result<Held, Fatal>>),
     CaBundle(CaSource, Result<String, Failure>),
     Status(String),
 }
@@ -45,7 +45,6 @@ struct Slot {
 #[derive(Default)]
 struct SetMemory {
     clock: pool::Clock,
-    version: u64,
     /// The status that was sent last, and when.
     sent: Option<(ExporterSetStatus, SystemTime)>,
     /// Whether a status is on its way.
@@ -142,7 +141,7 @@ impl<W: World> Engine<W> {
     fn absorb(&mut self, came: Came) -> Result<(), Fatal> {
         match came {
             Came::Job(name, held) => {
-                let held = held?;
+                let held = (*held)?;
                 if let Some(slot) = self.slots.get_mut(&name) {
                     slot.held = held;
                     slot.busy = false;
@@ -192,7 +191,11 @@ async fn read_bundle<W: World>(world: &W, source: &CaSource) -> Result<String, F
 
 impl Slot {
     const fn new(held: Held) -> Self {
-        Self { held, busy: false, shown: false }
+        Self {
+            held,
+            busy: false,
+            shown: false,
+        }
     }
 
     const fn instance(&self) -> &Instance {

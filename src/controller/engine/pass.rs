@@ -5,12 +5,12 @@ use crate::api::{
     ANNOTATION_CREDENTIALS_SECRET, ANNOTATION_PENDING_HOST, ANNOTATION_WAIVE_TEARDOWN, Exporter,
     ExporterSet, FINALIZER, Lease,
 };
+use crate::controller::Fatal;
 use crate::controller::actor;
 use crate::controller::desired::{Desired, Resolution, resolve};
 use crate::controller::jobs::{self, controller_uid};
 use crate::controller::ports::{Clock, Cluster};
 use crate::controller::world::{World, millis};
-use crate::controller::Fatal;
 use crate::instance::{
     About, Event, Failure, FailureClass, Instance, Next, Reason, Seen, Site, Wanted, decide,
 };
@@ -46,7 +46,8 @@ impl<W: World> Engine<W> {
             wake = wake.min(self.scale(uid, set, resolution, &view).await?);
             self.report(uid, set, resolution, &view);
         }
-        self.sets.retain(|uid, memory| view.sets.contains_key(uid) || memory.sending);
+        self.sets
+            .retain(|uid, memory| view.sets.contains_key(uid) || memory.sending);
         Ok(wake)
     }
 
@@ -56,16 +57,24 @@ impl<W: World> Engine<W> {
         let classes = cluster.classes();
         let mut sets = BTreeMap::new();
         for set in cluster.sets() {
-            let (Some(uid), None) = (set.uid(), &set.metadata.deletion_timestamp) else { continue };
+            let (Some(uid), None) = (set.uid(), &set.metadata.deletion_timestamp) else {
+                continue;
+            };
             let resolution = resolve(&set, &classes, &self.bundles);
             if let Resolution::Needs(source) = &resolution {
                 self.load(source.clone());
             }
             sets.insert(uid, (set, resolution));
         }
-        let exporters =
-            cluster.exporters().into_iter().map(|exporter| (exporter.name_any(), exporter));
-        View { sets, exporters: exporters.collect(), leases: cluster.leases() }
+        let exporters = cluster
+            .exporters()
+            .into_iter()
+            .map(|exporter| (exporter.name_any(), exporter));
+        View {
+            sets,
+            exporters: exporters.collect(),
+            leases: cluster.leases(),
+        }
     }
 
     /// Takes over Exporters of our sets that the journal does not know, and those that wait for our
@@ -76,14 +85,26 @@ impl<W: World> Engine<W> {
                 continue;
             }
             let deleting = exporter.metadata.deletion_timestamp.is_some();
-            let ours = exporter.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+            let ours = exporter
+                .finalizers()
+                .iter()
+                .any(|finalizer| finalizer == FINALIZER);
             let set = controller_uid(exporter).and_then(|uid| view.sets.get(uid));
-            let served = matches!(set, Some((_, Resolution::Ready(_) | Resolution::Refused(..))));
+            let served = matches!(
+                set,
+                Some((_, Resolution::Ready(_) | Resolution::Refused(..)))
+            );
             if if deleting { ours } else { served } {
                 let event = adopted(exporter, deleting);
                 let held = actor::append(&*self.world, None, &[event]).await?;
                 tracing::warn!(exporter = name, "adopted: the journal did not know it");
-                self.slots.insert(name.clone(), Slot { shown: true, ..Slot::new(held) });
+                self.slots.insert(
+                    name.clone(),
+                    Slot {
+                        shown: true,
+                        ..Slot::new(held)
+                    },
+                );
             }
         }
         Ok(())
@@ -92,20 +113,28 @@ impl<W: World> Engine<W> {
     /// Decides for one instance and starts what is to be done.
     async fn drive(&mut self, name: &str, view: &View) -> Result<Duration, Fatal> {
         let world = Arc::clone(&self.world);
-        let Some(slot) = self.slots.get_mut(name) else { return Ok(RELIST) };
+        let Some(slot) = self.slots.get_mut(name) else {
+            return Ok(RELIST);
+        };
         if slot.busy {
             return Ok(RELIST);
         }
         let now = world.clock().now();
         let about = slot.instance().about().clone();
-        let exporter = view.exporters.get(name).filter(|exporter| is_of(exporter, &about));
+        let exporter = view
+            .exporters
+            .get(name)
+            .filter(|exporter| is_of(exporter, &about));
         slot.shown |= exporter.is_some();
         let lag = now.duration_since(slot.held.since).unwrap_or_default();
         if exporter.is_none() && about.uid.is_some() && !slot.shown && lag < WATCH_LAG {
             return Ok(WATCH_LAG);
         }
         let seen = exporter.map(|exporter| seen(exporter));
-        let resolution = view.sets.get(&about.set_uid).map(|(_, resolution)| resolution);
+        let resolution = view
+            .sets
+            .get(&about.set_uid)
+            .map(|(_, resolution)| resolution);
         loop {
             let wanted = wanted(slot.instance(), seen.as_ref(), resolution);
             match decide(slot.instance(), seen.as_ref(), &wanted) {
@@ -142,7 +171,9 @@ impl<W: World> Engine<W> {
 
     /// Starts a job for one instance.
     fn start(&mut self, name: &str, next: Next, desired: Option<Arc<Desired>>) {
-        let Some(slot) = self.slots.get_mut(name) else { return };
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
         slot.busy = true;
         let (world, held) = (Arc::clone(&self.world), slot.held.clone());
         let (sender, name) = (self.sender.clone(), name.to_owned());
@@ -150,7 +181,7 @@ impl<W: World> Engine<W> {
         let job = async move {
             let held = jobs::carry_out(world, held, next, desired).await;
             // The receiver is gone only when the engine is.
-            let _ = sender.send(Came::Job(name, held));
+            let _ = sender.send(Came::Job(name, Box::new(held)));
         };
         self.tasks.spawn(tracing::Instrument::instrument(job, span));
     }
@@ -170,17 +201,28 @@ fn seen(exporter: &Exporter) -> Seen {
         uid: exporter.uid().unwrap_or_default(),
         deleting: exporter.metadata.deletion_timestamp.is_some(),
         enabled: exporter.spec.enabled.unwrap_or(true),
-        credential: status.and_then(|s| s.credential.as_ref()).map(|c| c.name.clone()),
-        endpoint: status.and_then(|s| s.endpoint.clone()).filter(|e| !e.is_empty()),
-        lease: status.and_then(|s| s.lease_ref.as_ref()).map(|lease| lease.name.clone()),
+        credential: status
+            .and_then(|s| s.credential.as_ref())
+            .map(|c| c.name.clone()),
+        endpoint: status
+            .and_then(|s| s.endpoint.clone())
+            .filter(|e| !e.is_empty()),
+        lease: status
+            .and_then(|s| s.lease_ref.as_ref())
+            .map(|lease| lease.name.clone()),
         online: is_online(exporter),
-        waived: exporter.annotations().get(ANNOTATION_WAIVE_TEARDOWN).cloned(),
+        waived: exporter
+            .annotations()
+            .get(ANNOTATION_WAIVE_TEARDOWN)
+            .cloned(),
     }
 }
 
 pub(super) fn is_online(exporter: &Exporter) -> bool {
     let conditions = exporter.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|c| c.type_ == "Online" && c.status == "True")
+    conditions
+        .into_iter()
+        .any(|c| c.type_ == "Online" && c.status == "True")
 }
 
 fn wanted(instance: &Instance, seen: Option<&Seen>, resolution: Option<&Resolution>) -> Wanted {
@@ -193,14 +235,19 @@ fn wanted(instance: &Instance, seen: Option<&Seen>, resolution: Option<&Resoluti
             format!("ConfigMap {} is being read", source.config_map),
         )),
         Some(Resolution::Ready(desired)) => {
-            let endpoint = seen.and_then(|seen| seen.endpoint.as_deref()).unwrap_or_default();
+            let endpoint = seen
+                .and_then(|seen| seen.endpoint.as_deref())
+                .unwrap_or_default();
             desired.wanted(instance.about(), endpoint)
         }
     }
 }
 
 fn adopted(exporter: &Exporter, deleting: bool) -> Event {
-    let owner = exporter.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = exporter
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true));
     let about = About {
         namespace: exporter.namespace().unwrap_or_default(),
         name: exporter.name_any(),
@@ -210,7 +257,11 @@ fn adopted(exporter: &Exporter, deleting: bool) -> Event {
     };
     if deleting {
         let reason = Reason::ExporterDeleted;
-        Event::AdoptedDraining { about, site: noted_site(exporter), reason }
+        Event::AdoptedDraining {
+            about,
+            site: noted_site(exporter),
+            reason,
+        }
     } else {
         Event::Adopted(about)
     }
@@ -223,7 +274,10 @@ fn noted_site(exporter: &Exporter) -> Option<Site> {
     let (user, address) = noted.split_once('@')?;
     let (host, port) = address.rsplit_once(':')?;
     Some(Site {
-        host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+        host: host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned(),
         user: user.to_owned(),
         port: port.parse().ok()?,
         credentials_secret: annotations.get(ANNOTATION_CREDENTIALS_SECRET)?.clone(),
@@ -240,11 +294,19 @@ mod tests {
     #[test]
     fn a_noted_host_is_read_back() {
         for host in ["lab-host-01.example.com", "fd00::1", "10.0.0.1"] {
-            let site = Site { host: host.into(), user: "lab".into(), port: 2222, ..site() };
+            let site = Site {
+                host: host.into(),
+                user: "lab".into(),
+                port: 2222,
+                ..site()
+            };
             let mut exporter = Exporter::new("x", crate::api::ExporterSpec::default());
             exporter.annotations_mut().extend([
                 (ANNOTATION_PENDING_HOST.to_owned(), site.to_string()),
-                (ANNOTATION_CREDENTIALS_SECRET.to_owned(), site.credentials_secret.clone()),
+                (
+                    ANNOTATION_CREDENTIALS_SECRET.to_owned(),
+                    site.credentials_secret.clone(),
+                ),
             ]);
             assert_eq!(noted_site(&exporter), Some(site));
         }

@@ -30,7 +30,9 @@ impl<W: World> Engine<W> {
     ) -> Result<Duration, Fatal> {
         let memory = self.sets.entry(uid.to_owned()).or_default();
         let clock = memory.clock;
-        let Resolution::Ready(_) = resolution else { return Ok(RELIST) };
+        let Resolution::Ready(_) = resolution else {
+            return Ok(RELIST);
+        };
         let now = self.world.clock().now();
         let members = self.members(uid, view, now);
         let demand = demand(set, waiting_leases(set, &view.leases, now));
@@ -38,7 +40,8 @@ impl<W: World> Engine<W> {
             Scale::Steady => Ok(RELIST),
             Scale::Cooling(rest) => Ok(rest),
             Scale::StartClock => {
-                self.set_clock(uid, SetEvent::SurplusSince { at: millis(now) }).await?;
+                self.set_clock(uid, SetEvent::SurplusSince { at: millis(now) })
+                    .await?;
                 Ok(demand.cooldown)
             }
             Scale::StopClock => {
@@ -58,22 +61,31 @@ impl<W: World> Engine<W> {
     /// The members of a set, with how far their instances are.
     pub(super) fn members(&self, uid: &str, view: &View, now: SystemTime) -> Vec<Member> {
         let of_set = |slot: &&Slot| slot.instance().about().set_uid == uid && !slot.is_deleted();
-        self.slots.values().filter(of_set).map(|slot| member(slot, view, now)).collect()
+        self.slots
+            .values()
+            .filter(of_set)
+            .map(|slot| member(slot, view, now))
+            .collect()
     }
 
     async fn set_clock(&mut self, uid: &str, event: SetEvent) -> Result<(), Fatal> {
         let fence = self.world.leadership().fence().ok_or(Fatal::NotLeader)?;
         let memory = self.sets.entry(uid.to_owned()).or_default();
-        let context =
-            Context { at: self.world.clock().now(), epoch: fence.epoch, traceparent: None };
+        let context = Context {
+            at: self.world.clock().now(),
+            epoch: fence.epoch,
+            traceparent: None,
+        };
         memory.clock.surplus_since = match event {
             SetEvent::SurplusSince { at } => Some(at),
             SetEvent::SurplusOver => None,
         };
         let records = vec![Record::Set(event)];
         let stream = set_stream(uid);
-        memory.version =
-            self.world.journal().append(&stream, memory.version, context, records).await?;
+        self.world
+            .journal()
+            .append(&stream, None, context, records)
+            .await?;
         Ok(())
     }
 
@@ -110,7 +122,8 @@ impl<W: World> Engine<W> {
         };
         let drained = Event::Moved(Transition::Drained(Reason::ScaledDown));
         slot.held = actor::append(&*self.world, Some(&slot.held), &[drained]).await?;
-        self.set_clock(uid, SetEvent::SurplusSince { at: millis(now) }).await?;
+        self.set_clock(uid, SetEvent::SurplusSince { at: millis(now) })
+            .await?;
         let notice = Notice {
             kind: NoticeKind::Set,
             name: set.name_any(),
@@ -120,7 +133,8 @@ impl<W: World> Engine<W> {
             message: format!("Disabled Exporter {name} for removal"),
         };
         let world = Arc::clone(&self.world);
-        self.tasks.spawn(async move { world.cluster().notify(&notice).await });
+        self.tasks
+            .spawn(async move { world.cluster().notify(&notice).await });
         Ok(Duration::ZERO)
     }
 }
@@ -158,10 +172,16 @@ fn waiting_leases(set: &ExporterSet, leases: &[Arc<Lease>], now: SystemTime) -> 
     let waits = |lease: &&Arc<Lease>| {
         let status = lease.status.as_ref();
         let ended = status.is_some_and(|status| status.ended)
-            || lease.labels().get(LABEL_LEASE_ENDED).is_some_and(|value| value == "true");
+            || lease
+                .labels()
+                .get(LABEL_LEASE_ENDED)
+                .is_some_and(|value| value == "true");
         let pending = status.is_some_and(|status| {
             status.exporter_ref.is_none()
-                && status.conditions.iter().any(|c| c.type_ == "Pending" && c.status == "True")
+                && status
+                    .conditions
+                    .iter()
+                    .any(|c| c.type_ == "Pending" && c.status == "True")
         });
         let later = lease.spec.begin_time.as_ref().is_some_and(|time| {
             u64::try_from(time.0.as_millisecond()).is_ok_and(|begin| begin > millis(now))
@@ -200,6 +220,9 @@ mod tests {
         assert_eq!(generated_name("pool", 26), "pool-9bbbb");
         let long = generated_name(&"x".repeat(80), 27);
         assert_eq!(long, format!("{}-bcbbb", "x".repeat(57)));
-        assert_eq!(generated_name(&format!("{}-tail", "y".repeat(56)), 0), format!("{}-bbbbb", "y".repeat(56)));
+        assert_eq!(
+            generated_name(&format!("{}-tail", "y".repeat(56)), 0),
+            format!("{}-bbbbb", "y".repeat(56))
+        );
     }
 }

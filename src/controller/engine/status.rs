@@ -57,28 +57,37 @@ impl<W: World> Engine<W> {
             .filter_map(|instance| {
                 let failed = instance.progress().failed.as_ref()?;
                 let exporter = instance.about().name.clone();
-                Some(Stuck { exporter, failure: failed.failure.clone() })
+                Some(Stuck {
+                    exporter,
+                    failure: failed.failure.clone(),
+                })
             })
             .collect()
     }
 
-    fn send(
-        &mut self,
-        uid: &str,
-        set: &ExporterSet,
-        status: ExporterSetStatus,
-        turns: Vec<Turn>,
-    ) {
+    fn send(&mut self, uid: &str, set: &ExporterSet, status: ExporterSetStatus, turns: Vec<Turn>) {
         let (world, sender) = (Arc::clone(&self.world), self.sender.clone());
         let (uid, name) = (uid.to_owned(), set.name_any());
         self.tasks.spawn(async move {
             if let Err(error) = world.cluster().patch_set_status(&name, &status).await {
                 tracing::warn!(set = name, %error, "the status could not be written");
             }
-            for Turn { warning, reason, message } in turns {
+            for Turn {
+                warning,
+                reason,
+                message,
+            } in turns
+            {
                 let (name, uid, reason) = (name.clone(), uid.clone(), reason.to_owned());
                 let kind = NoticeKind::Set;
-                let notice = Notice { kind, name, uid, warning, reason, message };
+                let notice = Notice {
+                    kind,
+                    name,
+                    uid,
+                    warning,
+                    reason,
+                    message,
+                };
                 world.cluster().notify(&notice).await;
             }
             // The receiver is gone only when the engine is.
@@ -95,9 +104,14 @@ fn status(
     stuck: &[Stuck],
     now: SystemTime,
 ) -> (ExporterSetStatus, Vec<Turn>) {
-    let old = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let old = before
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
     // The API server keeps seconds: what is compared with what it shows must not have more.
-    let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     let now = Timestamp::from_second(i64::try_from(seconds).unwrap_or(0)).unwrap_or_default();
     let (conditions, turns) = conditions(
         old,

@@ -32,8 +32,10 @@ impl<W: World> Actor<W> {
         };
         let uid = created.uid().unwrap_or_default();
         let detail = format!("uid {uid}");
-        self.record(vec![Event::Created { uid: uid.clone() }]).await?;
-        self.succeed(Step::Create, Done { changed, detail }, None).await?;
+        self.record(vec![Event::Created { uid: uid.clone() }])
+            .await?;
+        self.succeed(Step::Create, Done { changed, detail }, None)
+            .await?;
         if changed {
             let name = self.name();
             let message = format!("Created Exporter {name} (awaiting credentials)");
@@ -61,9 +63,17 @@ impl<W: World> Actor<W> {
         let site = &grant.site;
         patch.annotations.extend([
             (ANNOTATION_PENDING_HOST.to_owned(), Some(site.to_string())),
-            (ANNOTATION_CREDENTIALS_SECRET.to_owned(), Some(site.credentials_secret.clone())),
+            (
+                ANNOTATION_CREDENTIALS_SECRET.to_owned(),
+                Some(site.credentials_secret.clone()),
+            ),
         ]);
-        match self.world.cluster().patch_exporter(&self.name(), &patch).await {
+        match self
+            .world
+            .cluster()
+            .patch_exporter(&self.name(), &patch)
+            .await
+        {
             Ok(_) => {
                 let done = Done::changed(format!("host {site}"));
                 let then = Some(Transition::Granted(grant));
@@ -75,19 +85,28 @@ impl<W: World> Actor<W> {
 
     /// Writes the host on the Exporter: it runs.
     pub(super) async fn annotate(&mut self) -> Result<(), Fatal> {
-        let (Some(site), Some(revision)) =
-            (self.instance().site().cloned(), self.instance().revision().map(str::to_owned))
-        else {
+        let (Some(site), Some(revision)) = (
+            self.instance().site().cloned(),
+            self.instance().revision().map(str::to_owned),
+        ) else {
             return Ok(());
         };
         self.begin(&[Step::Annotate]).await?;
         let mut patch = self.annotations(State::Annotated);
         patch.annotations.extend([
             (ANNOTATION_HOST.to_owned(), Some(site.host.clone())),
-            (ANNOTATION_CREDENTIALS_SECRET.to_owned(), Some(site.credentials_secret)),
+            (
+                ANNOTATION_CREDENTIALS_SECRET.to_owned(),
+                Some(site.credentials_secret),
+            ),
             (ANNOTATION_REVISION.to_owned(), Some(revision)),
         ]);
-        match self.world.cluster().patch_exporter(&self.name(), &patch).await {
+        match self
+            .world
+            .cluster()
+            .patch_exporter(&self.name(), &patch)
+            .await
+        {
             Ok(exporter) => {
                 let resource_version = exporter.resource_version().unwrap_or_default();
                 let done = Done::changed(format!("host {}", site.host));
@@ -106,7 +125,12 @@ impl<W: World> Actor<W> {
         self.begin(&[Step::Disable]).await?;
         let mut patch = self.annotations(State::Draining);
         patch.enabled = Some(false);
-        match self.world.cluster().patch_exporter(&self.name(), &patch).await {
+        match self
+            .world
+            .cluster()
+            .patch_exporter(&self.name(), &patch)
+            .await
+        {
             Ok(_) | Err(ClusterError::NotFound(_)) => {
                 self.succeed(Step::Disable, Done::changed(""), None).await
             }
@@ -123,8 +147,11 @@ impl<W: World> Actor<W> {
         let then = Some(Transition::TornDown(TornDown));
         self.succeed(Step::Delete, Done::changed(""), then).await?;
         if let Instance::Deleted(deleted) = self.instance() {
-            let message =
-                format!("Deleted Exporter {}: {}", self.name(), deleted.state.reason.text());
+            let message = format!(
+                "Deleted Exporter {}: {}",
+                self.name(),
+                deleted.state.reason.text()
+            );
             self.tell_set(false, "ScaleDown", message).await;
         }
         Ok(())
@@ -140,7 +167,11 @@ impl<W: World> Actor<W> {
             Ok(()) | Err(ClusterError::NotFound(_) | ClusterError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let patch = ExporterPatch { uid, finalizer: Some(false), ..ExporterPatch::default() };
+        let patch = ExporterPatch {
+            uid,
+            finalizer: Some(false),
+            ..ExporterPatch::default()
+        };
         match cluster.patch_exporter(&name, &patch).await {
             Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
             // Another object bears the name by now; ours is gone.
@@ -165,8 +196,11 @@ impl<W: World> Actor<W> {
                     Ok(()) | Err(ClusterError::NotFound(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
-                let patch =
-                    ExporterPatch { uid, finalizer: Some(false), ..ExporterPatch::default() };
+                let patch = ExporterPatch {
+                    uid,
+                    finalizer: Some(false),
+                    ..ExporterPatch::default()
+                };
                 match cluster.patch_exporter(name, &patch).await {
                     Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
                     Err(error) => Err(error.into()),
@@ -218,12 +252,20 @@ impl<W: World> Actor<W> {
         let patch = ExporterPatch {
             uid,
             annotations: BTreeMap::from([
-                (ANNOTATION_STATE.to_owned(), Some(self.instance().state().name().to_owned())),
+                (
+                    ANNOTATION_STATE.to_owned(),
+                    Some(self.instance().state().name().to_owned()),
+                ),
                 (ANNOTATION_LAST_ERROR.to_owned(), Some(failure.to_string())),
             ]),
             ..ExporterPatch::default()
         };
-        if let Err(error) = self.world.cluster().patch_exporter(&about.name, &patch).await {
+        if let Err(error) = self
+            .world
+            .cluster()
+            .patch_exporter(&about.name, &patch)
+            .await
+        {
             tracing::debug!(exporter = about.name, %error, "the last error could not be noted");
         }
     }
@@ -241,8 +283,11 @@ pub(in crate::controller) fn controller_uid(exporter: &Exporter) -> Option<&Stri
 
 fn exporter_of(set: &ExporterSet, name: &str) -> Exporter {
     let template = &set.spec.template.metadata;
-    let labels =
-        exporter_labels(&template.labels, &set.name_any(), &set.spec.virtual_target_class_name);
+    let labels = exporter_labels(
+        &template.labels,
+        &set.name_any(),
+        &set.spec.virtual_target_class_name,
+    );
     Exporter {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -260,7 +305,10 @@ fn exporter_of(set: &ExporterSet, name: &str) -> Exporter {
             }]),
             ..ObjectMeta::default()
         },
-        spec: ExporterSpec { username: None, enabled: Some(true) },
+        spec: ExporterSpec {
+            username: None,
+            enabled: Some(true),
+        },
         status: None,
     }
 }

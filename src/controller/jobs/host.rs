@@ -20,7 +20,9 @@ const BATCH_LIMIT: Duration = Duration::from_secs(180);
 impl<W: World> Actor<W> {
     /// Connects, looks at the host, writes config and quadlets, makes the volume.
     pub(super) async fn write(&mut self, desired: &Desired) -> Result<(), Fatal> {
-        let Instance::Credentialed(instance) = self.instance() else { return Ok(()) };
+        let Instance::Credentialed(instance) = self.instance() else {
+            return Ok(());
+        };
         let grant = instance.state.grant.clone();
         // Whoever used the machine last must not meet the next one.
         let wipe = instance.progress.served && instance.progress.lease.is_none();
@@ -34,16 +36,28 @@ impl<W: World> Actor<W> {
             Ok(rendered) => rendered,
             Err(failure) => return self.file(Step::Connect, failure).await,
         };
-        let Some(target) = self.reach(&grant.site, Step::Connect).await? else { return Ok(()) };
+        let Some(target) = self.reach(&grant.site, Step::Connect).await? else {
+            return Ok(());
+        };
 
-        let (exporter_image, runtime_image) =
-            (rendered.exporter_image.clone(), rendered.runtime_image.clone());
+        let (exporter_image, runtime_image) = (
+            rendered.exporter_image.clone(),
+            rendered.runtime_image.clone(),
+        );
         let preflight = Op::Preflight {
             devices: devices(desired),
             images: vec![exporter_image.clone(), runtime_image.clone()],
         };
-        let Rendered { config, quadlets, revision, .. } = rendered;
-        if !self.batch(&target, vec![preflight], PULL_LIMIT, Some(&revision), None).await? {
+        let Rendered {
+            config,
+            quadlets,
+            revision,
+            ..
+        } = rendered;
+        if !self
+            .batch(&target, vec![preflight], PULL_LIMIT, Some(&revision), None)
+            .await?
+        {
             return Ok(());
         }
         let ops = vec![
@@ -55,25 +69,43 @@ impl<W: World> Actor<W> {
                 wipe,
             },
         ];
-        let then = Transition::Wrote(WrittenFiles { revision: revision.clone() });
-        self.batch(&target, ops, BATCH_LIMIT, Some(&revision), Some(then)).await.map(|_| ())
+        let then = Transition::Wrote(WrittenFiles {
+            revision: revision.clone(),
+        });
+        self.batch(&target, ops, BATCH_LIMIT, Some(&revision), Some(then))
+            .await
+            .map(|_| ())
     }
 
     /// Reloads systemd, starts the units and sees them active.
     pub(super) async fn start(&mut self) -> Result<(), Fatal> {
-        let Instance::Written(instance) = self.instance() else { return Ok(()) };
+        let Instance::Written(instance) = self.instance() else {
+            return Ok(());
+        };
         let (site, restart) = (instance.state.grant.site.clone(), instance.state.restart);
         let names = Names::of(self.name());
         let units = [names.runtime(), names.exporter_unit()];
         let units = units.map(|unit| format!("{unit}.service")).to_vec();
-        let Some(target) = self.reach(&site, Step::Start).await? else { return Ok(()) };
+        let Some(target) = self.reach(&site, Step::Start).await? else {
+            return Ok(());
+        };
         let then = Transition::Started(RunningUnits { units });
-        self.batch(&target, vec![Op::Start { restart }], BATCH_LIMIT, None, Some(then)).await.map(|_| ())
+        self.batch(
+            &target,
+            vec![Op::Start { restart }],
+            BATCH_LIMIT,
+            None,
+            Some(then),
+        )
+        .await
+        .map(|_| ())
     }
 
     /// Stops the units, removes files and volume, reloads, sees that nothing is left.
     pub(super) async fn undo(&mut self) -> Result<(), Fatal> {
-        let Some(site) = self.instance().site().cloned() else { return Ok(()) };
+        let Some(site) = self.instance().site().cloned() else {
+            return Ok(());
+        };
         // A disabled Exporter can still be leased by name; the cache may not know yet.
         match self.world.cluster().get_exporter(&self.name()).await {
             Ok(exporter) => {
@@ -86,9 +118,13 @@ impl<W: World> Actor<W> {
             Err(ClusterError::NotFound(_)) => {}
             Err(error) => return self.file(Step::Stop, error.into()).await,
         }
-        let Some(target) = self.reach(&site, Step::Stop).await? else { return Ok(()) };
+        let Some(target) = self.reach(&site, Step::Stop).await? else {
+            return Ok(());
+        };
         let ops = vec![Op::Stop, Op::RemoveFiles, Op::RemoveVolume, Op::Reload];
-        self.batch(&target, ops, BATCH_LIMIT, None, None).await.map(|_| ())
+        self.batch(&target, ops, BATCH_LIMIT, None, None)
+            .await
+            .map(|_| ())
     }
 
     /// Runs those of `ops` that are not done, recording each report as it comes, and `then` with
@@ -132,7 +168,14 @@ impl<W: World> Actor<W> {
                     continue;
                 }
             };
-            let Some(Report { step, outcome, detail }) = report else { break };
+            let Some(Report {
+                step,
+                outcome,
+                detail,
+            }) = report
+            else {
+                break;
+            };
             current = step;
             let changed = match outcome {
                 Outcome::Changed => true,
@@ -157,7 +200,8 @@ impl<W: World> Actor<W> {
             let message = format!("{}: the batch ended before {}", target.name, current.name());
             Failure::new(FailureClass::OutcomeUnknown, message)
         };
-        self.file(current, outcome.err().unwrap_or_else(unknown)).await?;
+        self.file(current, outcome.err().unwrap_or_else(unknown))
+            .await?;
         Ok(false)
     }
 
@@ -219,7 +263,11 @@ impl<W: World> Actor<W> {
                 key = greeting.known_hosts_line,
                 "the host's key is accepted on first use and pinned"
             );
-            let lines = self.world.cluster().pin_host_key(&greeting.known_hosts_line).await?;
+            let lines = self
+                .world
+                .cluster()
+                .pin_host_key(&greeting.known_hosts_line)
+                .await?;
             target.host_keys = HostKeys::KnownHosts(lines);
         }
         Ok(target)
@@ -267,7 +315,8 @@ impl<W: World> Actor<W> {
 }
 
 fn text_of(data: &SecretData, key: &str) -> Option<String> {
-    data.get(key).and_then(|value| String::from_utf8(value.to_vec()).ok())
+    data.get(key)
+        .and_then(|value| String::from_utf8(value.to_vec()).ok())
 }
 
 fn known_hosts_name(site: &Site) -> String {
@@ -280,5 +329,7 @@ fn known_hosts_name(site: &Site) -> String {
 fn devices(desired: &Desired) -> Vec<String> {
     let runtime = &desired.parameters.runtime;
     let kvm = runtime.kvm.then(|| "/dev/kvm".to_owned());
-    kvm.into_iter().chain(runtime.devices.iter().cloned()).collect()
+    kvm.into_iter()
+        .chain(runtime.devices.iter().cloned())
+        .collect()
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Only what ends the process: a step that fails is recorded in the instance.
-pub async fn carry_out<W: World>(
+pub(crate) async fn carry_out<W: World>(
     world: Arc<W>,
     held: Held,
     next: Next,
@@ -40,7 +40,7 @@ pub async fn carry_out<W: World>(
 
 /// The name of a job, for its span.
 #[must_use]
-pub const fn name(next: &Next) -> &'static str {
+pub(crate) const fn name(next: &Next) -> &'static str {
     match next {
         Next::Create => "create",
         Next::Grant(_) => "grant",
