@@ -1,16 +1,21 @@
 //! The Kubernetes types: ExporterSet, VirtualTargetClass, Exporter and Lease, as Jumpstarter's
 //! API groups define them, and the typed [`Parameters`] of a set.
 
+mod crds;
+mod duration;
 mod exporter;
 mod exporter_set;
 mod lease;
 mod parameters;
+mod schema;
 mod virtual_target_class;
 
+pub use crds::{crds, crds_yaml};
+pub use duration::{InvalidDuration, parse_go_duration};
 pub use exporter::{Exporter, ExporterSpec, ExporterStatus};
 pub use exporter_set::{
     DriverConfig, ExporterSet, ExporterSetSpec, ExporterSetStatus, ExporterTemplate, ImageSpec,
-    Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec,
+    Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec, merge_images,
 };
 pub use lease::{Lease, LeaseSpec, LeaseStatus};
 pub use parameters::{HostParameters, ParameterError, Parameters, Resources, RuntimeParameters};
