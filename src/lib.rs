@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cluster;
 pub mod controller;
 pub mod host;
 pub mod instance;
