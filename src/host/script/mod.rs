@@ -83,8 +83,12 @@ fn add_op(script: &mut String, op: &Op) -> Result<(), Failure> {
                 let device = quote("a device", device)?;
                 line(script, format_args!("preflight_device {device}"));
             }
-            for image in images {
-                add_image(script, image)?;
+            if !images.is_empty() {
+                let images = images.iter().map(image).collect::<Result<Vec<_>, _>>()?;
+                line(
+                    script,
+                    format_args!("preflight_images {}", images.join(" ")),
+                );
             }
         }
         Op::WriteConfig(file) => add_file(script, "write_config", file)?,
@@ -99,8 +103,8 @@ fn add_op(script: &mut String, op: &Op) -> Result<(), Failure> {
             runtime_image,
             wipe,
         } => {
-            let exporter_image = quote("the exporter's image", exporter_image)?;
-            let runtime_image = quote("the runtime's image", runtime_image)?;
+            let exporter_image = reference("the exporter's image", exporter_image)?;
+            let runtime_image = reference("the runtime's image", runtime_image)?;
             let wipe = if *wipe { "wipe" } else { "keep" };
             line(
                 script,
@@ -119,23 +123,25 @@ fn add_op(script: &mut String, op: &Op) -> Result<(), Failure> {
     Ok(())
 }
 
-fn add_image(script: &mut String, spec: &ImageSpec) -> Result<(), Failure> {
-    let image = spec.image.as_deref().unwrap_or_default();
-    if image.is_empty() || image.starts_with('-') {
-        return Err(invalid("an image", image, "give an image reference"));
-    }
+/// An image's reference, pull policy, and the unit that pulls it.
+fn image(spec: &ImageSpec) -> Result<String, Failure> {
+    let reference = reference("an image", spec.image.as_deref().unwrap_or_default())?;
     let policy = match spec.image_pull_policy.unwrap_or_default() {
         PullPolicy::Always => "Always",
         PullPolicy::Never => "Never",
         PullPolicy::IfNotPresent => "IfNotPresent",
     };
-    let unit = format!("exporter-set-pull-{}", short_hex(image, 16));
-    let image = quote("an image", image)?;
-    line(
-        script,
-        format_args!("preflight_image {image} {policy} {unit}"),
-    );
-    Ok(())
+    let unit = short_hex(&reference, 16);
+    Ok(format!("{reference} {policy} exporter-set-pull-{unit}"))
+}
+
+/// An image reference: no option, no blank.
+fn reference(what: &str, text: &str) -> Result<String, Failure> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '?' | '[');
+    if text.is_empty() || text.starts_with('-') || text.contains(odd) {
+        return Err(invalid(what, text, "give an image reference"));
+    }
+    quote(what, text)
 }
 
 /// One call with a file's path, mode, digest and content.

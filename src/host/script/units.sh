@@ -89,7 +89,7 @@ bring_up() {
 		unit_facts "$unit"
 		unit_is_up || fail_unit "$unit" "$words"
 	done
-	if [ ! -S "$volumes/$volume/_data/launcher.sock" ]; then
+	if [ ! -e "$volumes/$volume/_data/launcher.sock" ]; then
 		unit_facts "$runtime"
 		fail_unit "$runtime" 'its launcher does not listen at /shared/launcher.sock'
 	fi
@@ -110,7 +110,7 @@ units_settled() {
 		esac
 		return 1
 	done
-	[ -S "$volumes/$volume/_data/launcher.sock" ]
+	[ -e "$volumes/$volume/_data/launcher.sock" ]
 }
 
 # fail_unit NAME WORDS: the facts are those of that unit.
