@@ -1,1 +1,10 @@
-//! The `qemu-ssh.jumpstarter.dev` provisioner.
+//! The `qemu-ssh.jumpstarter.dev` provisioner: QEMU test targets on lab hosts over SSH.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod cluster;
+pub mod controller;
+pub mod host;
+pub mod instance;
+pub mod pool;
+pub mod render;
