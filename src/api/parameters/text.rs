@@ -11,7 +11,7 @@ pub(super) fn show(value: &Value) -> String {
 }
 
 /// A text, shortened and escaped like [`show`].
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut out = String::new();
     for (n, c) in text.chars().enumerate() {
         if n == SHOWN {
