@@ -73,13 +73,13 @@ import_images() {
   # shellcheck disable=SC2016 # expanded by the inner shell
   systemd-nspawn --quiet --register=no --keep-unit --pipe --directory="$1/root" --private-network \
     --capability=all --system-call-filter=@known --resolv-conf=off --timezone=off \
-    --bind="$1/containers:/var/lib/containers" --bind="$1:/work" sh -euc '
+    --bind="$1/containers:/var/lib/containers" --bind="$1:/import" sh -euc '
       printf "127.0.0.1 localhost\n" >/etc/hosts
-      tar -C /work/exporter -c . | podman import --quiet --change "ENV $3" - "$1"
-      tar -C /work/runtime -c . | podman import --quiet --change "USER 65532:65532" \
+      tar -C /import/exporter -c . | podman import --quiet --change "ENV $3" - "$1"
+      tar -C /import/runtime -c . | podman import --quiet --change "USER 65532:65532" \
         --change "ENTRYPOINT [\"/shared/jumpstarter-exec\"]" \
         --change "CMD [\"serve\",\"--socket\",\"/shared/launcher.sock\"]" - "$2"
-      podman save --quiet --multi-image-archive --output /work/images.tar "$1" "$2"
+      podman save --quiet --multi-image-archive --output /import/images.tar "$1" "$2"
     ' sh "$EXPORTER_IMAGE" "$RUNTIME_IMAGE" "$path"
 }
 
