@@ -12,5 +12,11 @@
 //! programs, as far as a provisioner can tell the difference, and report what
 //! they see so that tests can ask.
 
+pub mod config;
 pub mod exec;
+pub mod jmp;
+pub mod ndjson;
+pub mod report;
 pub mod timestamp;
+pub mod wire;
+pub mod yaml;

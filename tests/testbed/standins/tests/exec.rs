@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use testbed_standins::exec::client::{ClientError, exec, shutdown};
-use testbed_standins::exec::protocol::{Reply, Request, receive, send};
+use testbed_standins::exec::protocol::{Reply, Request};
+use testbed_standins::ndjson::{receive, send};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_jumpstarter-exec");
 const DEADLINE: Duration = Duration::from_secs(30);

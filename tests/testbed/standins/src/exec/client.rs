@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::protocol::{Base64, Reply, Request, receive, send};
+use super::protocol::{Base64, Reply, Request};
+use crate::ndjson::{receive, send};
 
 /// Why a request to the launcher failed.
 #[derive(Debug, thiserror::Error)]

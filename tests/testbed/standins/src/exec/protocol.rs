@@ -3,11 +3,9 @@
 //! The client's first line is [`Request::Exec`] or [`Request::Shutdown`].
 //! When it hangs up, the server ends the command with SIGTERM.
 
-use std::io::{self, BufRead, Write};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// Where the launcher listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/shared/launcher.sock";
@@ -94,32 +92,6 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Writes one message and its line end, and flushes.
-///
-/// # Errors
-/// When the connection is broken.
-pub fn send(writer: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    writer.write_all(&line)?;
-    writer.flush()
-}
-
-/// Reads one message; `None` when the other side has hung up.
-///
-/// # Errors
-/// When the connection is broken (its own kind) or a line is no message of this
-/// protocol ([`io::ErrorKind::InvalidData`]).
-pub fn receive<T: DeserializeOwned>(reader: &mut impl BufRead) -> io::Result<Option<T>> {
-    let mut line = Vec::new();
-    if reader.read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
-    }
-    let message = serde_json::from_slice(&line)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(Some(message))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -165,12 +137,5 @@ mod tests {
             cwd: None,
         };
         assert_eq!(request, expected);
-    }
-
-    #[test]
-    fn a_line_that_is_no_message_is_invalid_data() {
-        let error = receive::<Request>(&mut &b"{\"type\":\"Dance\"}\n"[..]).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        assert!(receive::<Request>(&mut &b""[..]).unwrap().is_none());
     }
 }

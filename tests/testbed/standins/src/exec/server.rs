@@ -14,7 +14,8 @@ use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::log::Log;
-use super::protocol::{Base64, Reply, Request, receive, send};
+use super::protocol::{Base64, Reply, Request};
+use crate::ndjson::{receive, send};
 
 /// How long the output of an ended command may keep the answer waiting: a
 /// grandchild that holds the pipe open must not keep the client for ever.
