@@ -1,7 +1,7 @@
 //! `jmp`, the program, against a controller that the test plays.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,6 +68,15 @@ impl Fixture {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Waits for a line of the exporter's log.
+    fn wait_for_log(&mut self, text: &str) {
+        let lines = BufReader::new(self.exporter.stderr.as_mut().unwrap()).lines();
+        assert!(
+            lines.map(Result::unwrap).any(|line| line.contains(text)),
+            "no line {text}"
+        );
+    }
+
     fn exit_code(&mut self) -> Option<i32> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -88,7 +97,7 @@ fn jmp(folder: &tempfile::TempDir) -> Command {
     command
         .env("JMP_SHARED", folder.path())
         .env_remove("JUMPSTARTER_LAUNCHER_SOCKET");
-    command.stderr(Stdio::null());
+    command.stderr(Stdio::piped());
     command
 }
 
@@ -141,12 +150,7 @@ fn without_it_leases_follow_each_other_until_sighup() {
         peer.lease(lease, false);
         if lease == "l2" {
             fixture.signal(Signal::HUP);
-            // The signal is taken before the end of the lease when a report was answered after it.
-            peer.tell(&ToExporter::Report { id: 7 });
-            while !matches!(
-                receive(&mut peer.0).unwrap().unwrap(),
-                FromExporter::Report { id: 7, .. }
-            ) {}
+            fixture.wait_for_log("signal 1");
         }
         peer.tell(&ToExporter::LeaseEnded {
             lease: lease.into(),
@@ -229,7 +233,7 @@ fn a_wrong_config_is_refused_with_exit_code_1() {
         "kind: ExporterConfig\ntoken: secret\n",
     )
     .unwrap();
-    let mut exporter = jmp(&folder).stderr(Stdio::piped()).spawn().unwrap();
+    let mut exporter = jmp(&folder).spawn().unwrap();
     assert_eq!(exporter.wait().unwrap().code(), Some(1));
     let mut message = String::new();
     exporter
