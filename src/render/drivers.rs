@@ -87,12 +87,12 @@ fn check(drivers: &[DriverConfig]) -> Vec<String> {
             errors.push("a driver has no name; give each one a name of its own".to_owned());
         } else if !seen.insert(&driver.name) {
             errors.push(format!(
-                "two drivers are named {name:?}; give each one a name of its own"
+                "two drivers are named \"{name}\"; give each one a name of its own"
             ));
         }
         if driver.type_.is_some() == driver.ref_.is_some() {
             errors.push(format!(
-                "driver {name:?} must have either a type or a ref; set one of them"
+                "driver \"{name}\" must have either a type or a ref; set one of them"
             ));
         }
         let child = CHILDREN
@@ -100,7 +100,7 @@ fn check(drivers: &[DriverConfig]) -> Vec<String> {
             .find(|(class, _)| driver.type_.as_deref() == Some(class));
         if let Some((class, child)) = child {
             errors.push(format!(
-                "driver {name:?}: {class} can't stand by itself, the QEMU driver makes it; write {{name: {name}, ref: qemu.{child}}} with the QEMU driver's name for qemu"
+                "driver \"{name}\": {class} can't stand by itself, the QEMU driver makes it; write {{name: {name}, ref: qemu.{child}}} with the QEMU driver's name for qemu"
             ));
         }
     }
@@ -161,7 +161,7 @@ fn qemu(
         config.insert("default_partitions".into(), firmware);
     }
     let ssh_port = forward_ssh(&mut config, ports)
-        .map_err(|problem| format!("driver {:?}: {problem}", clean(&driver.name)))?;
+        .map_err(|problem| format!("driver \"{}\": {problem}", clean(&driver.name)))?;
     Ok((json!({ "type": QEMU, "config": config }), ssh_port))
 }
 

@@ -29,7 +29,7 @@ fn choose(given: Option<&ImageSpec>, default: &str, path: &str) -> Result<ImageS
         .unwrap_or(default);
     if let Some(problem) = problem_with(reference) {
         let shown = clean(reference);
-        return Err(format!("{path} {problem} (got {shown:?}); {HOW}"));
+        return Err(format!("{path} {problem} (got \"{shown}\"); {HOW}"));
     }
     let policy = given.and_then(|spec| spec.image_pull_policy);
     Ok(ImageSpec {

@@ -154,7 +154,7 @@ fn check_identity(inputs: &Inputs<'_>) -> Result<(), String> {
     ] {
         if !dns(text, most) {
             return Err(format!(
-                "{what} must be a DNS name of up to {most} characters (got {:?}); choose a shorter or plainer one",
+                "{what} must be a DNS name of up to {most} characters (got \"{}\"); choose a shorter or plainer one",
                 clean(text)
             ));
         }
@@ -164,7 +164,7 @@ fn check_identity(inputs: &Inputs<'_>) -> Result<(), String> {
         && uid.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !fits {
         return Err(format!(
-            "the Exporter's UID must be letters, digits and hyphens (got {:?}); nothing to do but to report it",
+            "the Exporter's UID must be letters, digits and hyphens (got \"{}\"); nothing to do but to report it",
             clean(uid)
         ));
     }

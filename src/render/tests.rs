@@ -275,6 +275,44 @@ fn what_cannot_be_rendered_is_refused_by_name() {
     }
 }
 
+/// What somebody who tries to get at the host is told.
+#[test]
+fn attempts_to_write_more_than_a_value() {
+    let value = "a\nExecStartPre=/bin/sh -c \"reboot %h\" \\";
+    let attempts: [(&str, Change); 6] = [
+        ("Exporter's name", |g| {
+            g.exporter.push_str("\n[Service]\nExecStart=reboot")
+        }),
+        ("namespace", |g| g.namespace = "x;reboot".into()),
+        ("exporter image", |g| {
+            *g = g.clone().image("x\nPodmanArgs=--privileged")
+        }),
+        ("image as an option", |g| {
+            *g = g.clone().image("--volume=/:/host")
+        }),
+        ("image as a quadlet", |g| *g = g.clone().image("evil.build")),
+        ("driver", |g| g.drivers[0].ref_ = Some("both\n".into())),
+    ];
+    let mut told = String::new();
+    for (what, change) in attempts {
+        let mut given = Given::documented(json!({}));
+        change(&mut given);
+        let failure = render(&given.inputs()).unwrap_err();
+        told.push_str(&format!("{what}: {}: {}\n", failure.class, failure.message));
+    }
+    let set = json!({
+        "host": { "name": value, "user": value, "hostKey": value },
+        "runtime": { "devices": [format!("/dev/{value}")] },
+        "arch": value,
+        "resources": { "cpu": value, "memory": value },
+        value: value,
+    });
+    for error in Parameters::resolve(None, Some(&set)).unwrap_err() {
+        told.push_str(&format!("{error}\n"));
+    }
+    insta::assert_snapshot!(told);
+}
+
 #[test]
 fn many_errors_make_no_endless_message() {
     let mut given = Given::documented(json!({}));

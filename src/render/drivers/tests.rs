@@ -208,7 +208,7 @@ fn what_cannot_be_exported_is_named_all_at_once() {
         "driver \"neither\" must have either",
         "driver \"both\" must have either",
         "a driver has no name",
-        "driver \"a\\\\u{a}b\" must have either",
+        "driver \"a\\u{a}b\" must have either",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (line, part) in found.iter().zip(expected) {

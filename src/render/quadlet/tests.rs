@@ -25,6 +25,7 @@ fn may_start(root: &Path) -> bool {
     let status = Command::new("/bin/sh")
         .arg("-c")
         .arg(script)
+        .stderr(std::process::Stdio::null())
         .status()
         .unwrap();
     // systemd takes 255 for a failure instead of a no.
