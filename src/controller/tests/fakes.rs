@@ -40,9 +40,11 @@ impl Crash {
     }
 
     async fn place(&self) {
-        let before = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
-            Some(left.saturating_sub(1))
-        });
+        let before = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                Some(left.saturating_sub(1))
+            });
         if before == Ok(1) {
             self.hit.notify_one();
             std::future::pending::<()>().await;
@@ -78,8 +80,8 @@ impl Objects {
         let version = self.version.to_string();
         if let Some(exporter) = self.exporters.get_mut(name) {
             exporter.metadata.resource_version = Some(version);
-            let gone = exporter.metadata.deletion_timestamp.is_some()
-                && exporter.finalizers().is_empty();
+            let gone =
+                exporter.metadata.deletion_timestamp.is_some() && exporter.finalizers().is_empty();
             if gone {
                 self.exporters.remove(name);
             }
@@ -96,7 +98,10 @@ pub(super) struct FakeCluster {
 
 impl FakeCluster {
     pub(super) fn new(crash: &Arc<Crash>) -> Self {
-        Self { objects: Mutex::default(), crash: Arc::clone(crash) }
+        Self {
+            objects: Mutex::default(),
+            crash: Arc::clone(crash),
+        }
     }
 
     /// Changes what is there, behind the controller's back.
@@ -159,17 +164,22 @@ impl Cluster for Arc<FakeCluster> {
     }
 
     async fn get_exporter(&self, name: &str) -> Result<Exporter, ClusterError> {
-        self.look(|objects| objects.exporters.get(name).cloned()).ok_or_else(|| missing(name))
+        self.look(|objects| objects.exporters.get(name).cloned())
+            .ok_or_else(|| missing(name))
     }
 
     async fn get_secret(&self, name: &str) -> Result<SecretData, ClusterError> {
         let data = self.look(|objects| objects.secrets.get(name).cloned());
         let data = data.ok_or_else(|| missing(name))?;
-        Ok(data.into_iter().map(|(key, value)| (key, value.into_bytes().into())).collect())
+        Ok(data
+            .into_iter()
+            .map(|(key, value)| (key, value.into_bytes().into()))
+            .collect())
     }
 
     async fn get_config_map(&self, name: &str) -> Result<BTreeMap<String, String>, ClusterError> {
-        self.look(|objects| objects.config_maps.get(name).cloned()).ok_or_else(|| missing(name))
+        self.look(|objects| objects.config_maps.get(name).cloned())
+            .ok_or_else(|| missing(name))
     }
 
     async fn create_exporter(&self, exporter: &Exporter) -> Result<Exporter, ClusterError> {
@@ -184,11 +194,15 @@ impl Cluster for Arc<FakeCluster> {
             exporter.metadata.uid = Some(format!("uid-{name}"));
             let secret = format!("{name}-exporter");
             exporter.status = Some(ExporterStatus {
-                credential: Some(LocalObjectReference { name: secret.clone() }),
+                credential: Some(LocalObjectReference {
+                    name: secret.clone(),
+                }),
                 endpoint: Some("jumpstarter:8082".into()),
                 ..ExporterStatus::default()
             });
-            objects.secrets.insert(secret, BTreeMap::from([("token".into(), "t".into())]));
+            objects
+                .secrets
+                .insert(secret, BTreeMap::from([("token".into(), "t".into())]));
             objects.created.push(name.clone());
             objects.exporters.insert(name.clone(), exporter);
             objects.touch(&name);
@@ -205,7 +219,10 @@ impl Cluster for Arc<FakeCluster> {
         self.crash.place().await;
         let patched = {
             let mut objects = lock(&self.objects);
-            let exporter = objects.exporters.get_mut(name).ok_or_else(|| missing(name))?;
+            let exporter = objects
+                .exporters
+                .get_mut(name)
+                .ok_or_else(|| missing(name))?;
             if exporter.uid().as_ref() != Some(&patch.uid) {
                 return Err(ClusterError::Conflict(name.to_owned()));
             }
@@ -236,7 +253,10 @@ impl Cluster for Arc<FakeCluster> {
         self.crash.place().await;
         {
             let mut objects = lock(&self.objects);
-            let exporter = objects.exporters.get_mut(name).ok_or_else(|| missing(name))?;
+            let exporter = objects
+                .exporters
+                .get_mut(name)
+                .ok_or_else(|| missing(name))?;
             if exporter.uid().as_deref() != Some(uid) {
                 return Err(ClusterError::Conflict(name.to_owned()));
             }
@@ -314,7 +334,11 @@ impl FakeHosts {
     /// Carries out one step; whether it changed anything.
     fn carry_out(&self, host: &str, exporter: &str, op: &Op) -> bool {
         let mut on = lock(&self.on);
-        let on = on.entry(host.to_owned()).or_default().entry(exporter.to_owned()).or_default();
+        let on = on
+            .entry(host.to_owned())
+            .or_default()
+            .entry(exporter.to_owned())
+            .or_default();
         let (part, value) = match op {
             Op::Preflight { .. } | Op::Reload => return false,
             Op::WriteConfig(_) => (&mut on.config, true),
@@ -339,7 +363,9 @@ impl FakeHosts {
 
 impl Hosts for Arc<FakeHosts> {
     async fn connect(&self, target: &Target) -> Result<Greeting, Failure> {
-        Ok(Greeting { known_hosts_line: format!("{} ssh-ed25519 AAAA", target.name) })
+        Ok(Greeting {
+            known_hosts_line: format!("{} ssh-ed25519 AAAA", target.name),
+        })
     }
 
     async fn run(
@@ -366,7 +392,11 @@ impl Hosts for Arc<FakeHosts> {
                 _ => {}
             }
             let failed = matches!(outcome, Outcome::Failed(_));
-            let _ = reports.send(Report { step, outcome, detail: String::new() });
+            let _ = reports.send(Report {
+                step,
+                outcome,
+                detail: String::new(),
+            });
             if failed {
                 return Ok(());
             }
@@ -385,7 +415,10 @@ pub(super) struct FakeJournal {
 
 impl FakeJournal {
     pub(super) fn new(crash: &Arc<Crash>) -> Self {
-        Self { entries: Mutex::default(), crash: Arc::clone(crash) }
+        Self {
+            entries: Mutex::default(),
+            crash: Arc::clone(crash),
+        }
     }
 }
 
@@ -400,7 +433,10 @@ impl Journal for Arc<FakeJournal> {
         self.crash.place().await;
         let version = {
             let mut entries = lock(&self.entries);
-            let of_stream = entries.iter().filter(|entry| entry.stream == stream).count();
+            let of_stream = entries
+                .iter()
+                .filter(|entry| entry.stream == stream)
+                .count();
             let mut version = u64::try_from(of_stream).unwrap_or(u64::MAX);
             if expected.is_some_and(|expected| expected != version) {
                 return Err(JournalError(format!("{stream} is at {version}")));
@@ -408,7 +444,12 @@ impl Journal for Arc<FakeJournal> {
             for record in records {
                 version += 1;
                 let (stream, at) = (stream.to_owned(), context.at);
-                entries.push(Entry { stream, version, at, record });
+                entries.push(Entry {
+                    stream,
+                    version,
+                    at,
+                    record,
+                });
             }
             version
         };
@@ -432,7 +473,10 @@ pub(super) struct FakeClock {
 
 impl FakeClock {
     pub(super) fn new() -> Self {
-        Self { start: Instant::now(), draws: Arc::default() }
+        Self {
+            start: Instant::now(),
+            draws: Arc::default(),
+        }
     }
 }
 
@@ -455,6 +499,9 @@ pub(super) struct FakeLeadership;
 
 impl Leadership for FakeLeadership {
     fn fence(&self) -> Option<Fence> {
-        Some(Fence { lease_uid: "lease".into(), epoch: 1 })
+        Some(Fence {
+            lease_uid: "lease".into(),
+            epoch: 1,
+        })
     }
 }

@@ -39,9 +39,17 @@ impl Outside {
             let key = BTreeMap::from([("ssh-privatekey".to_owned(), "key".to_owned())]);
             objects.secrets.insert("lab-ssh-key".into(), key);
             let ca = BTreeMap::from([("ca.crt".to_owned(), String::new())]);
-            objects.config_maps.insert("jumpstarter-service-ca-cert".into(), ca);
+            objects
+                .config_maps
+                .insert("jumpstarter-service-ca-cert".into(), ca);
         });
-        Self { crash, cluster, hosts, journal, clock: FakeClock::new() }
+        Self {
+            crash,
+            cluster,
+            hosts,
+            journal,
+            clock: FakeClock::new(),
+        }
     }
 
     fn engine(&self) -> Engine<impl super::World + use<>> {
@@ -74,22 +82,34 @@ impl Outside {
     }
 
     fn exporters(&self) -> Vec<Exporter> {
-        self.cluster.look(|objects| objects.exporters.values().cloned().collect())
+        self.cluster
+            .look(|objects| objects.exporters.values().cloned().collect())
     }
 
     fn assert_one_runs(&self) {
         let exporters = self.exporters();
         assert_eq!(exporters.len(), 1);
         let annotations = exporters[0].annotations();
-        assert_eq!(annotations.get(ANNOTATION_HOST).map(String::as_str), Some(HOST));
+        assert_eq!(
+            annotations.get(ANNOTATION_HOST).map(String::as_str),
+            Some(HOST)
+        );
         let on_host = self.hosts.instances(HOST);
-        assert_eq!(on_host.keys().collect::<Vec<_>>(), [&exporters[0].name_any()]);
-        let made = [Step::WriteConfig, Step::WriteQuadlets, Step::CreateVolume, Step::Start];
+        assert_eq!(
+            on_host.keys().collect::<Vec<_>>(),
+            [&exporters[0].name_any()]
+        );
+        let made = [
+            Step::WriteConfig,
+            Step::WriteQuadlets,
+            Step::CreateVolume,
+            Step::Start,
+        ];
         assert_eq!(on_host.values().next().unwrap().made, made);
     }
 
     fn assert_nothing_is_left(&self) {
-        assert_eq!(self.exporters(), []);
+        assert!(self.exporters().is_empty());
         assert_eq!(self.hosts.instances(HOST), BTreeMap::new());
     }
 }
@@ -101,9 +121,18 @@ async fn up_and_down() {
     let outside = Outside::new();
     outside.run(MINUTE).await;
     outside.assert_one_runs();
-    let status = outside.cluster.look(|objects| objects.sets["aarch64-ssh-pool"].status.clone());
+    let status = outside
+        .cluster
+        .look(|objects| objects.sets["aarch64-ssh-pool"].status.clone());
     let status = status.unwrap();
-    assert_eq!((status.replicas, status.available_replicas, status.pods_running), (1, 1, 1));
+    assert_eq!(
+        (
+            status.replicas,
+            status.available_replicas,
+            status.pods_running
+        ),
+        (1, 1, 1)
+    );
     outside.ask(|spec| spec.min_available_replicas = 0);
     outside.run(10 * MINUTE).await;
     outside.assert_nothing_is_left();
@@ -129,22 +158,46 @@ async fn a_crash_at_every_effect_leads_to_the_same_end() {
             break;
         }
     }
-    assert!(places > 60, "only {places} places: the crash is not where the effects are");
+    assert!(
+        places > 60,
+        "only {places} places: the crash is not where the effects are"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_fails_is_tried_again_and_said_to_be_stuck() {
     let outside = Outside::new();
-    let failure = Failure::new(FailureClass::DiskFull, "no space left on /var/lib/containers");
-    outside.hosts.failing.lock().unwrap().insert(Step::CreateVolume, failure.clone());
+    let failure = Failure::new(
+        FailureClass::DiskFull,
+        "no space left on /var/lib/containers",
+    );
+    outside
+        .hosts
+        .failing
+        .lock()
+        .unwrap()
+        .insert(Step::CreateVolume, failure.clone());
     outside.run(10 * MINUTE).await;
-    let status = outside.cluster.look(|objects| objects.sets["aarch64-ssh-pool"].status.clone());
+    let status = outside
+        .cluster
+        .look(|objects| objects.sets["aarch64-ssh-pool"].status.clone());
     let conditions = status.unwrap().conditions;
     let degraded = conditions.iter().find(|c| c.type_ == "Degraded").unwrap();
-    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "DiskFull"));
-    assert!(degraded.message.contains("no space left on /var/lib/containers"));
+    assert_eq!(
+        (degraded.status.as_str(), degraded.reason.as_str()),
+        ("True", "DiskFull")
+    );
+    assert!(
+        degraded
+            .message
+            .contains("no space left on /var/lib/containers")
+    );
     let told = outside.cluster.look(|objects| {
-        objects.notices.iter().filter(|notice| notice.reason == "DiskFull").count()
+        objects
+            .notices
+            .iter()
+            .filter(|notice| notice.reason == "DiskFull")
+            .count()
     });
     assert_eq!(told, 1, "one Event for one fault");
     let entries = outside.journal.entries.lock().unwrap().len();
@@ -180,18 +233,27 @@ async fn a_teardown_waits_for_its_secret_or_a_waiver() {
     outside.run(MINUTE).await;
     let exporters = outside.exporters();
     let annotations = exporters[0].annotations();
-    assert_eq!(annotations.get(ANNOTATION_STATE).map(String::as_str), Some("Draining"));
+    assert_eq!(
+        annotations.get(ANNOTATION_STATE).map(String::as_str),
+        Some("Draining")
+    );
     let error = annotations.get(ANNOTATION_LAST_ERROR).unwrap();
-    assert!(error.contains("Secret lab-ssh-key does not exist"), "{error}");
+    assert!(
+        error.contains("Secret lab-ssh-key does not exist"),
+        "{error}"
+    );
     assert_eq!(exporters[0].spec.enabled, Some(false));
 
     outside.cluster.change(|objects| {
         let exporter = objects.exporters.get_mut(&name).unwrap();
-        let waiver = (ANNOTATION_WAIVE_TEARDOWN.to_owned(), "the host is scrap".to_owned());
+        let waiver = (
+            ANNOTATION_WAIVE_TEARDOWN.to_owned(),
+            "the host is scrap".to_owned(),
+        );
         exporter.annotations_mut().extend([waiver]);
     });
     outside.run(MINUTE).await;
-    assert_eq!(outside.exporters(), []);
+    assert!(outside.exporters().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +263,13 @@ async fn a_leased_exporter_is_not_torn_down_under_its_user() {
     let name = outside.exporters()[0].name_any();
     let lease = |lease: Option<&str>| {
         outside.cluster.change(|objects| {
-            let status = objects.exporters.get_mut(&name).unwrap().status.as_mut().unwrap();
+            let status = objects
+                .exporters
+                .get_mut(&name)
+                .unwrap()
+                .status
+                .as_mut()
+                .unwrap();
             status.lease_ref = lease.map(|name| k8s_openapi::api::core::v1::LocalObjectReference {
                 name: name.to_owned(),
             });
