@@ -7,3 +7,4 @@ pub mod controller;
 pub mod host;
 pub mod instance;
 pub mod render;
+pub mod telemetry;
