@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod host;
