@@ -156,14 +156,34 @@ async fn what_was_shown_at_first_use_is_what_pins_the_host() {
     );
     target.host_keys = HostKeys::KnownHosts(line);
     connect(&target).await.unwrap();
-    let rsa =
-        stdout("cat /etc/ssh/ssh_host_rsa_key.pub; ssh-keygen -lf /etc/ssh/ssh_host_rsa_key.pub");
-    let (line, fingerprint) = rsa.split_once('\n').unwrap();
-    // Not the key that the host would show by itself.
+}
+
+#[tokio::test]
+async fn a_pinned_key_is_asked_for_even_if_the_host_would_show_another() {
+    let unit = format!("t-host-sshd-{}", std::process::id());
+    let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let keys = format!("/run/{unit}");
+    let shown = stdout(&format!(
+        "mkdir {keys} && for t in rsa ed25519; do ssh-keygen -q -t $t -N '' -f {keys}/$t; done && systemd-run --quiet --unit={unit} /usr/sbin/sshd -D -p {port} -h {keys}/rsa -h {keys}/ed25519 && cut -d' ' -f1,2 {keys}/rsa.pub && ssh-keygen -lf {keys}/rsa.pub"
+    ));
+    let (line, fingerprint) = shown.split_once('\n').unwrap();
+    let mut target = target();
+    target.port = port;
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let mut greetings = Vec::new();
     for pin in [line, fingerprint.split(' ').nth(1).unwrap()] {
         target.host_keys = HostKeys::Pinned(pin.to_owned());
-        let shown = connect(&target).await.unwrap().known_hosts_line;
-        assert!(shown.contains("ssh-rsa"), "{shown}");
+        let mut greeting = connect(&target).await;
+        while greeting.is_err() && std::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            greeting = connect(&target).await;
+        }
+        greetings.push(greeting);
+    }
+    on_host(&format!("systemctl stop {unit}; rm -r {keys}"));
+    for greeting in greetings {
+        let expected = format!("[{}]:{port} {line}", target.name);
+        assert_eq!(greeting.unwrap().known_hosts_line, expected);
     }
 }
 
@@ -204,7 +224,8 @@ async fn what_belongs_to_another_exporter_is_left_alone() {
         assert!(failure.message.contains(&runtime), "{failure}");
         assert!(failure.message.contains("somebody-else"), "{failure}");
     }
-    assert_eq!(instance.left_on_host(), runtime, "nothing else was written");
+    let written = stdout(&format!("find /etc -name '*{}*'", instance.name()));
+    assert_eq!(written, runtime, "nothing else was written");
 
     // Without a label it may be taken over.
     stdout(&format!("printf '[Container]\nImage=x\n' > {runtime}"));
@@ -350,10 +371,15 @@ async fn a_wiped_machine_has_nothing_of_its_last_user() {
         [(Step::CreateVolume, true), (Step::Start, true)]
     );
     instance.assert_active();
-    assert_eq!(
-        stdout(&format!("ls -A {data}")),
-        "jumpstarter-exec\nlauncher.sock"
-    );
+    let left = stdout(&format!("ls -A {data}"));
+    let staged = [
+        "jumpstarter-exec",
+        "launcher.sock",
+        "OVMF_CODE.fd",
+        "OVMF_VARS.fd",
+    ];
+    assert!(left.lines().all(|name| staged.contains(&name)), "{left}");
+    assert!(left.contains("jumpstarter-exec"), "{left}");
     assert_eq!(stdout("ls -d /etc/passwd"), "/etc/passwd");
 
     // A forged program is replaced.
