@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cluster;
 pub mod controller;
 pub mod host;
 pub mod instance;
+pub mod pool;
 pub mod render;

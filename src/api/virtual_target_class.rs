@@ -1,6 +1,7 @@
 //! `VirtualTargetClass`: what the targets of several sets have in common.
 
 use super::exporter_set::Images;
+use super::schema;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,17 +14,23 @@ use serde_json::Value;
     version = "v1alpha1",
     kind = "VirtualTargetClass",
     plural = "virtualtargetclasses",
-    namespaced
+    namespaced,
+    doc = "What the targets of several ExporterSets have in common, and who makes them.",
+    printcolumn = r#"{"name":"Provisioner","type":"string","jsonPath":".spec.provisioner"}"#,
+    printcolumn = r#"{"name":"Binding","type":"string","jsonPath":".spec.bindingMode"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualTargetClassSpec {
     /// Who makes these targets.
+    #[schemars(length(min = 1))]
     pub provisioner: String,
     /// The Secret with the SSH key (`ssh-privatekey`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::local_reference")]
     pub credentials_secret_ref: Option<k8s_openapi::api::core::v1::LocalObjectReference>,
     /// Parameters that a set may override.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::anything")]
     pub parameters: Option<Value>,
     /// When targets are made.
     #[serde(default)]
@@ -33,6 +40,7 @@ pub struct VirtualTargetClassSpec {
     pub reclaim_policy: ReclaimPolicy,
     /// Only for provisioners that make Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::scheduling")]
     pub scheduling: Option<Value>,
     /// Where the CA of the Jumpstarter service is, if not in `jumpstarter-service-ca-cert`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +74,7 @@ pub enum ReclaimPolicy {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct CaBundleReference {
     /// The ConfigMap's name.
+    #[schemars(length(min = 1))]
     pub name: String,
     /// The key in it.
     #[serde(default = "default_ca_key")]
