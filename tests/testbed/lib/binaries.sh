@@ -52,7 +52,7 @@ find_go() {
 }
 
 build_program() {
-  local go out version=k8s.io/component-base/version name
+  local go out log=$TESTBED_CACHE/controlplane.log version=k8s.io/component-base/version name
   local -a packages=()
   go=$(find_go)
   out=$(binaries_path)
@@ -62,9 +62,9 @@ build_program() {
   flags+=" -X $version.gitMajor=${KUBERNETES_VERSION%%.*} -X $version.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES_VERSION")"
   rm -rf "$out.partial" && mkdir -p "$out.partial" "$out"
   (cd "$TESTBED_DIR/controlplane" &&
-    CGO_ENABLED=0 GOFLAGS='' nice -n 5 "$go" build -mod=readonly -buildvcs=false -trimpath -ldflags "$flags" \
-      -o "$out.partial/" "${packages[@]}") >"$TESTBED_CACHE/controlplane.log" 2>&1 </dev/null ||
-    die "go build failed: $(tail -n5 "$TESTBED_CACHE/controlplane.log")"
+    CGO_ENABLED=0 GOFLAGS='' "$go" build -mod=readonly -buildvcs=false -trimpath -ldflags "$flags" \
+      -o "$out.partial/" "${packages[@]}") >"$log" 2>&1 </dev/null ||
+    die "go build failed: $(tail -n5 "$log")"
   # etcd's package is called after its folder.
   [[ ! -e $out.partial/v3 ]] || mv "$out.partial/v3" "$out.partial/etcd"
   [[ ! -e $out.partial/server ]] || mv "$out.partial/server" "$out.partial/etcd"

@@ -18,14 +18,28 @@ die() {
   exit 1
 }
 
-# phase WHAT COMMAND…: runs it and says in one line how long it took.
+# phase WHAT COMMAND…: runs it and says in one line how long it took; until then, every half minute, that it goes on.
 # The command must not stand in a condition: there `set -e` would be off inside it.
 phase() {
-  local what=$1 begin=${EPOCHREALTIME/./}
+  local what=$1 begin=${EPOCHREALTIME/./} reminder
   shift
+  remind "$what" "$BASHPID" >/dev/null 9>&- &
+  reminder=$!
+  disown "$reminder"
   "$@"
+  kill "$reminder" 2>/dev/null || true
   local took=$(((${EPOCHREALTIME/./} - begin) / 1000))
   say "$(printf '%s: %d.%d s' "$what" $((took / 1000)) $((took % 1000 / 100)))"
+}
+
+# remind WHAT PID: until that process is gone. It waits by a read that nobody answers: a `sleep` would outlive it.
+remind() {
+  local begin=$SECONDS said=0 never
+  exec {never}<> <(:)
+  while kill -0 "$2" 2>/dev/null; do
+    read -rt 1 -u "$never" || true
+    ((SECONDS - begin < said + 30)) || { said=$((SECONDS - begin)) && say "$1: still at it after $said s"; }
+  done
 }
 
 # wait_for SECONDS WHAT COMMAND…: polls until the command succeeds; dies when the deadline passes.
@@ -49,6 +63,19 @@ join_all() {
 
 # digest FILE…: one short hash over names-independent contents.
 digest() { sha256sum -- "$@" | cut -d' ' -f1 | sha256sum | cut -c1-16; }
+
+# cargo_build LOG OPTION…: Cargo decides whether there is anything to build.
+cargo_build() {
+  local log=$1 cargo
+  shift
+  cargo=$(find_cargo)
+  (cd "$CHECKOUT" && "$cargo" build "$@") >"$log" 2>&1 </dev/null || die "cargo build failed: $(tail -n20 "$log")"
+}
+
+find_cargo() {
+  command -v cargo || { [[ -x $HOME/.cargo/bin/cargo ]] && printf '%s\n' "$HOME/.cargo/bin/cargo"; } ||
+    die "no cargo to build the stand-ins with: install Rust by rustup (https://rustup.rs)"
+}
 
 # One change of the testbed at a time. Daemons are started with 9>&-, or they would hold the lock for ever.
 lock_state() {

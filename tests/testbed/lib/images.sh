@@ -12,13 +12,12 @@ standins_path() {
 
 # Cargo decides whether there is anything to build; libc is linked in, as the images have none.
 ensure_standins() {
-  local log=$TESTBED_CACHE/standins.log
   [[ -z ${TESTBED_STANDINS:-} ]] || return 0
-  command -v cargo >/dev/null || die "no cargo to build the stand-ins with: install Rust, or set TESTBED_STANDINS"
+  find_cargo >/dev/null
   ! command -v rustup >/dev/null || [[ $(cd "$CHECKOUT" && rustup target list --installed) == *"$STANDINS_TARGET"* ]] ||
     phase "Rust target $STANDINS_TARGET" add_rust_target
-  (cd "$CHECKOUT" && cargo build --release --package testbed-standins --bin jmp --bin jumpstarter-exec \
-    --target "$STANDINS_TARGET") >"$log" 2>&1 </dev/null || die "cargo build failed: $(tail -n20 "$log")"
+  cargo_build "$TESTBED_CACHE/standins.log" --release --package testbed-standins --bin jmp --bin jumpstarter-exec \
+    --target "$STANDINS_TARGET"
 }
 
 add_rust_target() { (cd "$CHECKOUT" && rustup --quiet target add "$STANDINS_TARGET") </dev/null; }
@@ -32,7 +31,7 @@ images_path() {
 }
 
 ensure_images() {
-  phase "stand-ins" ensure_standins
+  phase "stand-ins in the images" ensure_standins
   [[ -d $(images_path) ]] || phase "test images" build_images "$(images_path)"
 }
 

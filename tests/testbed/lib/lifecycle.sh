@@ -7,6 +7,7 @@ DEFAULT_NAMESPACE=jumpstarter
 # Boots what does not run, checks what does. Everything is found by its record, so that `up` also completes half an `up`.
 up() {
   local -a wanted jobs=()
+  local with_jumpstarter=yes
   parse_up "$@"
   local n begin=$SECONDS
   if [[ -e $MARKER ]] && ! state_is_current; then phase "leftovers of an earlier boot, removed" remove_everything; fi
@@ -19,16 +20,31 @@ up() {
   jobs+=($!)
   ensure_tree
   ensure_images
+  [[ $with_jumpstarter == no ]] || phase "stand-in for jumpstarter-controller" ensure_jumpstarter_built
   for n in "${wanted[@]}"; do
     phase "host $n ($(host_address "$n"))" bring_host_up "$n" &
     jobs+=($!)
   done
   join_all "${jobs[@]}"
+  # It listens on host 1's link.
+  if [[ $with_jumpstarter == yes ]]; then ensure_jumpstarter; else stop_jumpstarter; fi
   write_env
   say "up after $((SECONDS - begin)) s
   cluster      $TESTBED_SCRIPT kubectl get namespaces
   a lab host   $TESTBED_SCRIPT ssh 1
   the rest     $ENV_FILE"
+}
+
+# All that `up` builds, without booting anything.
+build() {
+  install_packages
+  mkdir -p "$TESTBED_CACHE"
+  ensure_binaries &
+  local jobs=($!)
+  ensure_tree
+  ensure_images
+  [[ -n ${TESTBED_JUMPSTARTER:-} ]] || phase "stand-in for jumpstarter-controller" ensure_jumpstarter_built
+  join_all "${jobs[@]}"
 }
 
 # Sets `wanted`: the hosts that exist, and those asked for.
@@ -47,7 +63,11 @@ parse_up() {
         [[ " ${wanted[*]} " == *" $BARE_HOST "* ]] || wanted+=("$BARE_HOST")
         shift
         ;;
-      *) die "up does not know '$1'; it takes --hosts N and --bare-host" ;;
+      --no-jumpstarter)
+        with_jumpstarter=no
+        shift
+        ;;
+      *) die "up does not know '$1'; it takes --hosts N, --bare-host and --no-jumpstarter" ;;
     esac
   done
   [[ " ${wanted[*]}" =~ " "[1-8] ]] || count=${count:-$DEFAULT_HOSTS}
@@ -88,7 +108,8 @@ write_env() {
     printf 'TESTBED_SSH_SECOND_PORT=%s\n' "$SECOND_SSH_PORT"
     ! host_exists "$BARE_HOST" || printf 'TESTBED_BARE_HOST=%s\n' "$BARE_HOST"
     printf 'TESTBED_EXPORTER_IMAGE=%s\nTESTBED_RUNTIME_IMAGE=%s\n' "$EXPORTER_IMAGE" "$RUNTIME_IMAGE"
-    printf 'TESTBED_JUMPSTARTER_ENDPOINT=10.77.1.1:18082\n'
+    printf 'TESTBED_JUMPSTARTER_ENDPOINT=%s\n' "$JUMPSTARTER_ENDPOINT"
+    ! running jumpstarter || printf 'TESTBED_JUMPSTARTER_CONTROL=%s\n' "$JUMPSTARTER_CONTROL"
   } >"$ENV_FILE.tmp"
   mv "$ENV_FILE.tmp" "$ENV_FILE"
 }
@@ -106,6 +127,7 @@ remove_everything() {
   local -a jobs=()
   # A pid of an earlier boot is somebody else's by now.
   state_is_current || rm -f "$RUN"/*.pid
+  stop_jumpstarter
   for n in {1..9}; do
     [[ -e $(host_dir "$n") || -e $RUN/lab$n.net ]] || continue
     remove_host "$n" &
@@ -124,7 +146,9 @@ status() {
     return 3
   }
   local name n state failed=0
-  for name in etcd kube-apiserver kube-controller-manager; do
+  for name in etcd kube-apiserver kube-controller-manager jumpstarter; do
+    # Left out by `up --no-jumpstarter`.
+    [[ $name != jumpstarter || -e $RUN/jumpstarter.pid ]] || continue
     state="pid $(pid_of "$name")" || { state=dead && failed=1; }
     printf '%-26s %s\n' "$name" "$state"
   done

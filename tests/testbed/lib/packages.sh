@@ -16,6 +16,7 @@ install_packages() {
   need openssl openssl
   need pgrep procps
   need curl curl
+  need cc gcc libc6-dev
   [[ -d $(tree_path) ]] || need mmdebstrap mmdebstrap debian-archive-keyring
   ((${#MISSING[@]})) || return 0
   command -v apt-get >/dev/null || die "missing: ${MISSING[*]}; install them (only apt is known here)"
