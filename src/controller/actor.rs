@@ -222,7 +222,7 @@ pub(crate) async fn append<W: World>(
     let context = Context {
         at: now,
         epoch: fence.epoch,
-        traceparent: None,
+        traceparent: crate::telemetry::current_traceparent(),
     };
     let records = events
         .iter()
