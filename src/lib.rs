@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod host;
 pub mod instance;
 pub mod pool;
 pub mod render;
+pub mod telemetry;

@@ -1,38 +1,24 @@
 //! Bringing the index to what the segments say.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::catalog::Catalog;
 use crate::frame::{Entry, Record};
 use crate::index::{Census, Index, IndexFault, Line, Pointer};
 use crate::scan::{ScanError, Scanner};
 
-const BATCH: usize = 4096;
+const BATCH: usize = 64 << 10;
 
-/// A line that outlives the record it was made from.
-struct OwnedLine {
-    stream: Box<str>,
-    version: u64,
-    pointer: Pointer,
-}
-
-impl OwnedLine {
-    fn line(&self) -> Line<'_> {
-        Line {
-            stream: &self.stream,
-            version: self.version,
-            pointer: self.pointer,
-        }
-    }
-}
-
-/// Compares an index with the records of a scan as they go by, and adds those that it lacks at
-/// the end.
+/// Compares an index with the records of a scan as they go by, and adds those that it lacks.
 pub(crate) struct Filler<'i> {
     index: &'i Index,
     found: Census,
     expected: Census,
     /// Records of an append whose end hasn't been seen.
-    open: Vec<OwnedLine>,
-    missing: Vec<OwnedLine>,
+    open: Vec<Line>,
+    missing: Vec<Line>,
+    names: HashSet<Arc<str>>,
     added: u64,
     fault: Option<IndexFault>,
 }
@@ -46,36 +32,41 @@ impl<'i> Filler<'i> {
             expected: Census::default(),
             open: Vec::new(),
             missing: Vec::new(),
+            names: HashSet::new(),
             added: 0,
             fault: None,
         }
     }
 
     pub(crate) fn record(&mut self, record: &Record<'_>, pointer: Pointer) {
-        let line = Line {
-            stream: record.stream,
+        if pointer.sequence <= self.found.highest {
+            self.expected
+                .count(record.stream.as_bytes(), record.version, &pointer);
+            return;
+        }
+        let stream = self.name(record.stream);
+        self.open.push(Line {
+            stream,
             version: record.version,
             pointer,
-        };
+        });
         if record.continues {
-            self.open.push(own(line));
             return;
         }
-        for line in std::mem::take(&mut self.open) {
-            self.whole(line.line());
-        }
-        self.whole(line);
-    }
-
-    fn whole(&mut self, line: Line<'_>) {
-        if line.pointer.sequence <= self.found.highest {
-            self.expected.count(line);
-            return;
-        }
-        self.missing.push(own(line));
+        self.missing.append(&mut self.open);
         if self.missing.len() >= BATCH {
             self.flush();
         }
+    }
+
+    /// One copy of a name for many lines.
+    fn name(&mut self, stream: &str) -> Arc<str> {
+        if let Some(name) = self.names.get(stream) {
+            return Arc::clone(name);
+        }
+        let name: Arc<str> = stream.into();
+        self.names.insert(Arc::clone(&name));
+        name
     }
 
     fn flush(&mut self) {
@@ -83,10 +74,9 @@ impl<'i> Filler<'i> {
         if lines.is_empty() || self.fault.is_some() {
             return;
         }
-        match self.index.add(lines.iter().map(OwnedLine::line)) {
-            Ok(()) => self.added += lines.len() as u64,
-            Err(fault) => self.fault = Some(fault),
-        }
+        self.added += lines.len() as u64;
+        self.index.add(lines.into_iter());
+        self.fault = self.index.settle().err();
     }
 
     /// How many records were added; or why the index can't be used.
@@ -102,14 +92,6 @@ impl<'i> Filler<'i> {
             ));
         }
         Ok(self.added)
-    }
-}
-
-fn own(line: Line<'_>) -> OwnedLine {
-    OwnedLine {
-        stream: line.stream.into(),
-        version: line.version,
-        pointer: line.pointer,
     }
 }
 

@@ -74,6 +74,9 @@ pub(crate) fn open(
     check_bounds(&catalog, chain.head(), mark, options)?;
     repairs.extend(cut.map(|cut| cut.apply(&*disk, chain.head())).transpose()?);
     let index = settle_index(opened, filled, &layout, options, &catalog, &mut repairs)?;
+    index
+        .start_mover()
+        .map_err(|e| OpenError::io("start the index thread for", root, e))?;
     settle_mark(
         &*disk,
         &layout,
@@ -445,13 +448,13 @@ fn check_bounds(
 
 /// Takes the opened index if it agrees with the segments, else builds a new one.
 fn settle_index(
-    opened: Result<(Index, Census), IndexFault>,
+    opened: Result<(Arc<Index>, Census), IndexFault>,
     filled: Option<Result<u64, String>>,
     layout: &Layout,
     options: &Options,
     catalog: &Catalog,
     repairs: &mut Vec<Repair>,
-) -> Result<Index, OpenError> {
+) -> Result<Arc<Index>, OpenError> {
     let reason = match (opened, filled) {
         (Ok((index, _)), Some(Ok(0))) => return Ok(index),
         (Ok((index, _)), Some(Ok(records))) => {

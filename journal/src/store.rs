@@ -47,7 +47,7 @@ pub(crate) struct Store {
     pub(crate) schema: u16,
     pub(crate) segment_bytes: u64,
     pub(crate) genesis: ChainHash,
-    pub(crate) index: Index,
+    pub(crate) index: Arc<Index>,
     pub(crate) catalog: RwLock<Arc<Catalog>>,
     pub(crate) streams: RwLock<Streams>,
     /// The last durable record. It moves after catalog, index and streams: what it covers can be read.

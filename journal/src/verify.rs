@@ -4,7 +4,7 @@ use crate::chain::Chain;
 use crate::error::{Damage, VerifyError};
 use crate::frame::Entry;
 use crate::head::Head;
-use crate::index::{Census, Line, Pointer};
+use crate::index::{Census, Pointer};
 use crate::scan::{ScanError, Scanner};
 use crate::store::Store;
 
@@ -58,11 +58,7 @@ pub(crate) fn verify(store: &Store) -> Result<Verified, VerifyError> {
                     offset,
                     length,
                 };
-                census.count(Line {
-                    stream: record.stream,
-                    version: record.version,
-                    pointer,
-                });
+                census.count(record.stream.as_bytes(), record.version, &pointer);
             }
         }
     }

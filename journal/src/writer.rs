@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,6 +26,8 @@ use crate::trace::TraceParent;
 const GROUP: usize = 1024;
 /// A group is closed early when it has this many bytes of payload.
 const GROUP_BYTES: usize = 4 << 20;
+/// The writer never waits longer than this for a group to fill.
+const PATIENCE: Duration = Duration::from_micros(250);
 
 /// What an append is told when its events are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,53 @@ pub(crate) enum Message {
     Close(oneshot::Sender<()>),
 }
 
+/// Takes what is queued, up to a group's size.
+fn take_group(
+    first: Message,
+    queue: &mut mpsc::Receiver<Message>,
+) -> (Vec<Request>, Option<oneshot::Sender<()>>) {
+    let mut requests = Vec::new();
+    let mut bytes = 0;
+    let mut next = Some(first);
+    while let Some(message) = next {
+        match message {
+            Message::Append(request) => {
+                bytes += request.bytes();
+                requests.push(request);
+            }
+            Message::Close(reply) => return (requests, Some(reply)),
+        }
+        let full = requests.len() >= GROUP || bytes >= GROUP_BYTES;
+        next = if full { None } else { queue.try_recv().ok() };
+    }
+    (requests, None)
+}
+
+/// Lets the callers that were answered a moment ago join the next group.
+///
+/// Without it, appenders in a loop split into two halves that take turns, each waiting out the
+/// other's sync. It waits only as long as there are fewer requests than there were callers, and at
+/// most half as long as a group takes; a lone caller never waits.
+#[derive(Debug, Default)]
+struct Pace {
+    callers: usize,
+    patience: Duration,
+}
+
+impl Pace {
+    fn gather(&self, queue: &mpsc::Receiver<Message>) {
+        let started = Instant::now();
+        while queue.len() + 1 < self.callers && started.elapsed() < self.patience {
+            thread::yield_now();
+        }
+    }
+
+    fn observe(&mut self, callers: usize, took: Duration) {
+        self.callers = callers.min(GROUP);
+        self.patience = (took / 2).min(PATIENCE);
+    }
+}
+
 /// A record that has been encoded into the group's buffer.
 struct Written {
     stream: Arc<str>,
@@ -96,6 +147,7 @@ pub(crate) struct Writer {
     segment: Arc<Segment>,
     head: Head,
     group: Group,
+    pace: Pace,
     stopped: Option<String>,
     _lock: Lock,
 }
@@ -110,6 +162,7 @@ impl Writer {
             segment,
             head,
             group: Group::default(),
+            pace: Pace::default(),
             stopped: None,
             _lock: lock,
         })
@@ -122,22 +175,10 @@ impl Writer {
             let Some(first) = queue.blocking_recv() else {
                 break;
             };
-            let mut requests = Vec::new();
-            let mut bytes = 0;
-            let mut next = Some(first);
-            while let Some(message) = next.take() {
-                match message {
-                    Message::Append(request) => {
-                        bytes += request.bytes();
-                        requests.push(request);
-                    }
-                    Message::Close(reply) => closing = Some(reply),
-                }
-                if closing.is_none() && requests.len() < GROUP && bytes < GROUP_BYTES {
-                    next = queue.try_recv().ok();
-                }
-            }
-            self.commit(requests);
+            self.pace.gather(&queue);
+            let (requests, close) = take_group(first, &mut queue);
+            closing = close;
+            self.commit(requests, &queue);
         }
         self.shut_down();
         drop(queue);
@@ -148,7 +189,9 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, requests: Vec<Request>) {
+    fn commit(&mut self, requests: Vec<Request>, queue: &mpsc::Receiver<Message>) {
+        let started = Instant::now();
+        let count = requests.len();
         for request in requests {
             self.prepare(request);
         }
@@ -157,6 +200,7 @@ impl Writer {
         if outcome.is_ok() {
             self.publish(&group);
         }
+        self.pace.observe(count + queue.len(), started.elapsed());
         for (reply, result) in group.replies.drain(..) {
             // A conflict was judged against the whole group: if that failed, it means nothing.
             let result = outcome.clone().and(result);
@@ -299,13 +343,11 @@ impl Writer {
             return;
         };
         let lines = group.written.iter().map(|w| Line {
-            stream: &w.stream,
+            stream: Arc::clone(&w.stream),
             version: w.note.version,
             pointer: w.pointer,
         });
-        if let Err(fault) = self.store.index.add(lines) {
-            self.store.index.give_up(&fault.to_string());
-        }
+        self.store.index.add(lines);
         for written in &group.written {
             self.segment
                 .note(written.note.sequence, written.pointer.offset);

@@ -17,6 +17,8 @@ pub use exporter_set::{
     DriverConfig, ExporterSet, ExporterSetSpec, ExporterSetStatus, ExporterTemplate, ImageSpec,
     Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec, merge_images,
 };
+pub(crate) use parameters::clean;
+
 pub use lease::{Lease, LeaseSpec, LeaseStatus};
 pub use parameters::{HostParameters, ParameterError, Parameters, Resources, RuntimeParameters};
 pub use virtual_target_class::{

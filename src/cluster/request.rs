@@ -47,6 +47,7 @@ pub(super) fn classify(object: &str, name: &str, error: &kube::Error) -> Cluster
                 }
                 409 if status.is_already_exists() => ClusterError::AlreadyExists(object.to_owned()),
                 409 => ClusterError::Conflict(object.to_owned()),
+                422 if names_another_uid(status) => ClusterError::Conflict(object.to_owned()),
                 403 => ClusterError::Forbidden(format!("{object}: {}", status.message)),
                 code => other(format!("{code} {}: {}", status.reason, status.message)),
             }
@@ -60,6 +61,18 @@ pub(super) fn classify(object: &str, name: &str, error: &kube::Error) -> Cluster
         )),
         error => other(with_causes(error)),
     }
+}
+
+/// A patch that names the UID of an object which another one of that name has followed. For custom
+/// resources this is not answered as a conflict, but as an attempt to change the UID.
+fn names_another_uid(status: &kube::core::Status) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.field == "metadata.uid")
+    })
 }
 
 /// An error with all its causes; kube's own text often ends before the interesting one.

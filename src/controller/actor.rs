@@ -102,7 +102,11 @@ impl<W: World> Actor<W> {
     ///
     /// # Errors
     /// As [`record`](Self::record).
-    pub(crate) async fn begin_for(&mut self, steps: &[Step], revision: Option<&str>) -> Result<(), Fatal> {
+    pub(crate) async fn begin_for(
+        &mut self,
+        steps: &[Step],
+        revision: Option<&str>,
+    ) -> Result<(), Fatal> {
         let same = self.held.instance.progress().revision.as_deref() == revision;
         if !same || !steps.iter().all(|step| self.held.open.contains(step)) {
             let (steps, attempt) = (steps.to_vec(), self.attempts() + 1);
@@ -218,9 +222,13 @@ pub(crate) async fn append<W: World>(
     let context = Context {
         at: now,
         epoch: fence.epoch,
-        traceparent: None,
+        traceparent: crate::telemetry::current_traceparent(),
     };
-    let records = events.iter().cloned().map(|event| Record::Instance(Box::new(event))).collect();
+    let records = events
+        .iter()
+        .cloned()
+        .map(|event| Record::Instance(Box::new(event)))
+        .collect();
     let name = instance.about().name.clone();
     let expected = held.map(|held| held.version);
     let version = world

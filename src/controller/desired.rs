@@ -194,7 +194,12 @@ impl Desired {
     ///
     /// # Errors
     /// If the drivers or parameters can't be rendered.
-    pub(crate) fn render(&self, about: &About, grant: &Grant, token: &str) -> Result<Rendered, Failure> {
+    pub(crate) fn render(
+        &self,
+        about: &About,
+        grant: &Grant,
+        token: &str,
+    ) -> Result<Rendered, Failure> {
         render::render(&Inputs {
             namespace: &about.namespace,
             exporter: &about.name,

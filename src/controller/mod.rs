@@ -14,6 +14,14 @@ mod jobs;
 mod log;
 pub mod ports;
 mod record;
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+mod tests;
 mod world;
 
 pub use engine::Engine;

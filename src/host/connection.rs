@@ -15,8 +15,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Name lookup, TCP, banner, key exchange and login together; russh limits none of them itself.
-const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 /// A peer that is gone without a word is noticed after four of these.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// sshd's `MaxSessions` is 10, and a closed channel counts until sshd has noticed: half is safe.
@@ -34,7 +32,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and logs in.
+    /// Connects and logs in within `limit`, which counts for name lookup, TCP, banner, key exchange
+    /// and login together: russh limits none of them itself.
     ///
     /// # Errors
     /// By kind: not reachable, refused, host key, login; each names `user@host:port`.
@@ -42,15 +41,11 @@ impl Connection {
         target: &Target,
         policy: &HostKeyPolicy,
         key: Arc<PrivateKey>,
+        limit: Duration,
     ) -> Result<Self, Failure> {
-        timeout(CONNECT_LIMIT, Self::open_unlimited(target, policy, key))
+        timeout(limit, Self::open_unlimited(target, policy, key))
             .await
-            .unwrap_or_else(|_| {
-                Err(unreachable(
-                    target,
-                    &format!("no answer within {} s", CONNECT_LIMIT.as_secs()),
-                ))
-            })
+            .unwrap_or_else(|_| Err(unreachable(target, &format!("no answer within {limit:?}"))))
     }
 
     async fn open_unlimited(

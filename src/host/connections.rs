@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Connections that are being made at one time, to all hosts together.
@@ -17,6 +18,7 @@ const STARTS: usize = 30;
 pub(super) struct Connections {
     attempts: Mutex<HashMap<Way, Attempt>>,
     starts: Arc<Semaphore>,
+    limit: Duration,
 }
 
 /// Everything that decides whether two callers may share a connection.
@@ -33,10 +35,12 @@ struct Way {
 type Attempt = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
 
 impl Connections {
-    pub(super) fn new() -> Self {
+    /// None yet; each may take `limit` to be made.
+    pub(super) fn new(limit: Duration) -> Self {
         Self {
             attempts: Mutex::new(HashMap::new()),
             starts: Arc::new(Semaphore::new(STARTS)),
+            limit,
         }
     }
 
@@ -76,10 +80,11 @@ impl Connections {
         policy: HostKeyPolicy,
         key: Arc<russh::keys::PrivateKey>,
     ) -> Attempt {
-        let starts = Arc::clone(&self.starts);
+        let (starts, limit) = (Arc::clone(&self.starts), self.limit);
         let task = tokio::spawn(async move {
             let _permit = starts.acquire_owned().await;
-            Connection::open(&target, &policy, key).await.map(Arc::new)
+            let connection = Connection::open(&target, &policy, key, limit).await?;
+            Ok(Arc::new(connection))
         });
         task.map(|joined| {
             joined.unwrap_or_else(|error| {

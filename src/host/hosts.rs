@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+/// A connection stands within this time, or its host is unreachable.
+const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 /// How much longer we wait for a batch than the host lets it run.
 const GRACE: Duration = Duration::from_secs(20);
 /// Longest stretch of stderr in a message.
@@ -34,7 +36,7 @@ impl SshHosts {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            connections: Connections::new(),
+            connections: Connections::new(CONNECT_LIMIT),
         }
     }
 

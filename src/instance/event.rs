@@ -1,6 +1,6 @@
 //! What the journal says of an instance, and the fold that makes the instance of it.
 
-use super::state::{About, In, Instance, Pending, Reason, Site};
+use super::state::{About, In, Instance, Pending, Site};
 use super::{Failed, Failure, IllegalTransition, Progress, State, Step, Transition};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -13,7 +13,13 @@ pub enum Event {
     Planned(About),
     /// The Exporter existed and the journal did not know it: taken over in Pending, from where
     /// every step that the host already shows is found done.
-    Adopted(About),
+    Adopted {
+        /// Which exporter.
+        about: About,
+        /// The host noted on it: what is there has to be undone, also if the instance never gets
+        /// any further.
+        site: Option<Site>,
+    },
     /// The Exporter exists and has this UID.
     Created {
         /// `metadata.uid`.
@@ -63,16 +69,6 @@ pub enum Event {
         /// The administrator's words.
         reason: String,
     },
-    /// An Exporter that the journal did not know was found while it was being deleted; what is on
-    /// the noted host, if one is noted, has to be undone.
-    AdoptedDraining {
-        /// Which exporter.
-        about: About,
-        /// The host noted on it.
-        site: Option<Site>,
-        /// Why it goes.
-        reason: Reason,
-    },
 }
 
 /// An entry that can't follow the ones before it.
@@ -81,7 +77,7 @@ pub enum FoldError {
     /// The table has no such transition.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
-    /// The stream does not begin with `Planned`, `Adopted` or `AdoptedDraining`.
+    /// The stream does not begin with `Planned` or `Adopted`.
     #[error("the stream begins with {0}, which says nothing of which exporter it is")]
     NoBeginning(String),
     /// The stream begins a second time before the first instance was gone.
@@ -101,31 +97,18 @@ impl Instance {
     /// [`FoldError`], if the entry can't follow.
     pub fn fold(instance: Option<Self>, event: &Event) -> Result<Self, FoldError> {
         match (instance, event) {
-            (None | Some(Self::Deleted(_)), Event::Planned(about) | Event::Adopted(about)) => {
-                Ok(Self::begin(about.clone()))
+            (None | Some(Self::Deleted(_)), Event::Planned(about)) => {
+                Ok(Self::begin(about.clone(), None))
             }
-            (
-                None | Some(Self::Deleted(_)),
-                Event::AdoptedDraining {
-                    about,
-                    site,
-                    reason,
-                },
-            ) => Ok(Self::Draining(In {
-                about: about.clone(),
-                progress: Progress::default(),
-                state: super::Draining {
-                    reason: reason.clone(),
-                    site: site.clone(),
-                },
-            })),
-            (
-                Some(instance),
-                Event::Planned(_) | Event::Adopted(_) | Event::AdoptedDraining { .. },
-            ) => Err(FoldError::BeginsAgain {
-                exporter: instance.about().name.clone(),
-                state: instance.state(),
-            }),
+            (None | Some(Self::Deleted(_)), Event::Adopted { about, site }) => {
+                Ok(Self::begin(about.clone(), site.clone()))
+            }
+            (Some(instance), Event::Planned(_) | Event::Adopted { .. }) => {
+                Err(FoldError::BeginsAgain {
+                    exporter: instance.about().name.clone(),
+                    state: instance.state(),
+                })
+            }
             (None, event) => Err(FoldError::NoBeginning(event.name().to_owned())),
             (Some(instance), Event::Moved(transition)) => {
                 Ok(instance.transition(transition.clone())?)
@@ -137,11 +120,11 @@ impl Instance {
         }
     }
 
-    fn begin(about: About) -> Self {
+    fn begin(about: About, noted: Option<Site>) -> Self {
         Self::Pending(In {
             about,
             progress: Progress::default(),
-            state: Pending,
+            state: Pending { noted },
         })
     }
 
@@ -174,11 +157,8 @@ impl Instance {
             }
             Event::Unleased => progress.lease = None,
             Event::Waived { reason } => progress.waived = Some(reason.clone()),
-            Event::Created { .. }
-            | Event::Planned(_)
-            | Event::Adopted(_)
-            | Event::AdoptedDraining { .. }
-            | Event::Moved(_) => {}
+            Event::Created { .. } | Event::Planned(_) | Event::Adopted { .. } | Event::Moved(_) => {
+            }
         }
     }
 }
@@ -189,7 +169,7 @@ impl Event {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Planned(_) => "planned",
-            Self::Adopted(_) => "adopted",
+            Self::Adopted { .. } => "adopted",
             Self::Created { .. } => "created",
             Self::StepStarted { .. } => "step-started",
             Self::StepSucceeded { .. } => "step-succeeded",
@@ -198,7 +178,6 @@ impl Event {
             Self::Leased { .. } => "leased",
             Self::Unleased => "unleased",
             Self::Waived { .. } => "waived",
-            Self::AdoptedDraining { .. } => "adopted-draining",
         }
     }
 }

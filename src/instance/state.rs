@@ -172,7 +172,10 @@ pub trait Accepts<T> {
 
 /// See [`State::Pending`](super::State::Pending).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending;
+pub struct Pending {
+    /// The host noted on an Exporter that was adopted.
+    pub noted: Option<Site>,
+}
 
 /// See [`State::Credentialed`](super::State::Credentialed).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,7 +250,10 @@ impl Accepts<Grant> for Pending {
 impl Accepts<Reason> for Pending {
     type Next = Draining;
     fn accept(self, reason: Reason) -> Draining {
-        Draining { reason, site: None }
+        Draining {
+            reason,
+            site: self.noted,
+        }
     }
 }
 
@@ -393,7 +399,8 @@ impl Instance {
     #[must_use]
     pub const fn site(&self) -> Option<&Site> {
         match self {
-            Self::Pending(_) | Self::Deleted(_) => None,
+            Self::Deleted(_) => None,
+            Self::Pending(instance) => instance.state.noted.as_ref(),
             Self::Credentialed(instance) => Some(&instance.state.grant.site),
             Self::Written(instance) => Some(&instance.state.grant.site),
             Self::Started(instance) => Some(&instance.state.grant.site),

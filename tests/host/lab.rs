@@ -210,13 +210,54 @@ impl Instance {
         hosts: &SshHosts,
         ops: Vec<Op>,
     ) -> (Vec<Report>, Result<(), Failure>) {
+        self.run_at(hosts, &target(), ops, |_| ()).await
+    }
+
+    /// Runs `ops` on `target`; `each` sees every report as it comes.
+    pub async fn run_at(
+        &self,
+        hosts: &SshHosts,
+        target: &Target,
+        ops: Vec<Op>,
+        mut each: impl FnMut(&Report),
+    ) -> (Vec<Report>, Result<(), Failure>) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        let result = hosts.run(&target(), &self.batch(ops), sender).await;
-        let mut reports = Vec::new();
-        while let Some(report) = receiver.recv().await {
-            reports.push(report);
-        }
+        let batch = self.batch(ops);
+        let listen = async {
+            let mut reports = Vec::new();
+            while let Some(report) = receiver.recv().await {
+                each(&report);
+                reports.push(report);
+            }
+            reports
+        };
+        let (result, reports) = tokio::join!(hosts.run(target, &batch, sender), listen);
         (reports, result)
+    }
+
+    /// A property of one of the units, e.g. `InvocationID`.
+    pub fn property(&self, unit: &str, property: &str) -> String {
+        stdout(&format!(
+            "systemctl show --value -p {property} {unit}.service"
+        ))
+    }
+
+    pub fn assert_active(&self) {
+        for unit in [
+            self.names.net(),
+            self.names.runtime(),
+            self.names.exporter_unit(),
+        ] {
+            assert_eq!(self.property(&unit, "ActiveState"), "active", "{unit}");
+        }
+    }
+
+    /// What is on the host under the instance's name; nothing after a teardown.
+    pub fn left_on_host(&self) -> String {
+        let name = self.name();
+        stdout(&format!(
+            "find /etc /run /var/lib/exporter-set-controller -xdev -name '*{name}*'; podman ps -aq --filter name={name}; podman volume ls -q --filter name={name}; systemctl list-units --all --plain --no-legend '{name}*'"
+        ))
     }
 
     /// Runs `ops`, of which the last must fail; gives that failure.

@@ -111,6 +111,12 @@ impl Election {
         }
     }
 
+    /// Whether we lead now, or have led: there may be work to end.
+    #[must_use]
+    pub fn has_led(&self) -> bool {
+        *self.0.standing.borrow() != Standing::Candidate
+    }
+
     /// Waits until we led and lead no more. Resolves at the deadline of the last renewal, whatever
     /// has become of the candidate's task.
     pub async fn lost(&self) {

@@ -94,8 +94,8 @@ impl<W: World> Engine<W> {
                 set,
                 Some((_, Resolution::Ready(_) | Resolution::Refused(..)))
             );
-            if if deleting { ours } else { served } {
-                let event = adopted(exporter, deleting);
+            if ours || (served && !deleting) {
+                let event = adopted(exporter);
                 let held = actor::append(&*self.world, None, &[event]).await?;
                 tracing::warn!(exporter = name, "adopted: the journal did not know it");
                 self.slots.insert(
@@ -243,7 +243,7 @@ fn wanted(instance: &Instance, seen: Option<&Seen>, resolution: Option<&Resoluti
     }
 }
 
-fn adopted(exporter: &Exporter, deleting: bool) -> Event {
+fn adopted(exporter: &Exporter) -> Event {
     let owner = exporter
         .owner_references()
         .iter()
@@ -255,15 +255,9 @@ fn adopted(exporter: &Exporter, deleting: bool) -> Event {
         set: owner.map(|owner| owner.name.clone()).unwrap_or_default(),
         set_uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
     };
-    if deleting {
-        let reason = Reason::ExporterDeleted;
-        Event::AdoptedDraining {
-            about,
-            site: noted_site(exporter),
-            reason,
-        }
-    } else {
-        Event::Adopted(about)
+    Event::Adopted {
+        about,
+        site: noted_site(exporter),
     }
 }
 

@@ -51,7 +51,12 @@ preflight_images() {
 	# One question for all of them, if none has to be pulled anyway.
 	case $policies in
 	*Always*) ;;
-	*) if podman image inspect --format '{{.Id}}' $references >/dev/null 2>&1; then return; fi ;;
+	*)
+		if image_ids=$(podman image inspect --format '{{.Id}}' $references 2>/dev/null); then
+			image_ids="$references:$nl$image_ids"
+			return
+		fi
+		;;
 	esac
 	while [ $# -ge 3 ]; do
 		preflight_image "$1" "$2" "$3"

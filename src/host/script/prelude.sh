@@ -25,14 +25,20 @@ runtime=$exporter-runtime
 serving=$exporter-exporter
 stager=$exporter-stage
 volume=jumpstarter-$exporter-shared
+units="$net.service $runtime.service $serving.service"
+files="$quadlets/$net.container $quadlets/$runtime.container $quadlets/$serving.container"
 config=$configs/$exporter.yaml
 staging=$run/staging/$exporter
 staged=$state/staged/$exporter
 nl='
 '
+# Left unquoted below, as lists, are only names and paths without blanks and wildcards.
 step=
 changed=
 reloading=
+files_ours=
+containers_gone=
+image_ids=
 
 # --- Reports -------------------------------------------------------------------------------------
 
@@ -82,12 +88,19 @@ fail() {
 	exit 0
 }
 
-# Nothing that this script started may outlive it, nor keep its output open.
+# Reloads systemd beside what follows; settle waits for it, and succeeds if the reload did.
+reload_beside() {
+	settle
+	systemctl daemon-reload >/dev/null 2>&1 &
+	reloading=$!
+}
+
 settle() {
-	if [ -n "$reloading" ]; then
-		wait "$reloading"
-		reloading=
-	fi
+	if [ -z "$reloading" ]; then return; fi
+	wait "$reloading"
+	code=$?
+	reloading=
+	return "$code"
 }
 
 # try CLASS WHAT COMMAND…: runs the command, whose words explain a failure.
@@ -166,16 +179,16 @@ close_batch() {
 
 # --- Ownership -----------------------------------------------------------------------------------
 
-# What carries another Exporter's UID belongs to somebody else; what carries none is adopted.
+# What carries another Exporter's UID belongs to somebody else; what carries none is adopted. Once
+# per batch is enough: it holds the lock.
 assert_files_ours() {
-	for unit in $net $runtime $serving; do
-		file=$quadlets/$unit.container
-		if [ ! -f "$file" ]; then continue; fi
-		other=$(sed -n '/^Label=/s/.*jumpstarter\.dev\/exporter-uid=\([A-Za-z0-9-]*\).*/\1/p' "$file" | grep -v -x -F -e "$uid" | head -n 1)
-		if [ -n "$other" ]; then
-			fail NameConflict "$file belongs to the Exporter with UID $other, not to $uid"
+	if [ -n "$files_ours" ]; then return; fi
+	for other in $(sed -n '/^Label=/s/.*jumpstarter\.dev\/exporter-uid=\([A-Za-z0-9-]*\).*/\1/p' $files 2>/dev/null); do
+		if [ "$other" != "$uid" ]; then
+			fail NameConflict "$(grep -l -F "exporter-uid=$other" $files 2>/dev/null | head -n 1) belongs to the Exporter with UID $other, not to $uid"
 		fi
 	done
+	files_ours=1
 }
 
 # Sets containers to the names of those that exist, all ours.
@@ -199,10 +212,13 @@ find_containers() {
 
 # Removes what is left of our containers; those that join a network before the one that holds it.
 remove_containers() {
+	if [ -n "$containers_gone" ]; then return; fi
 	find_containers
-	if [ -z "$containers" ]; then return; fi
-	changed=1
-	try HostScriptFailed 'podman rm' podman rm --force --ignore --time 2 "$serving" "$runtime" "$stager" "$net"
+	if [ -n "$containers" ]; then
+		changed=1
+		try HostScriptFailed 'podman rm' podman rm --force --ignore --time 2 "$serving" "$runtime" "$stager" "$net"
+	fi
+	containers_gone=1
 }
 
 # Sets mountpoint to the volume's, or to nothing if there is no such volume.

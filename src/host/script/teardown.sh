@@ -3,7 +3,7 @@
 remove_files() {
 	assert_files_ours
 	removed=0
-	for file in "$quadlets/$serving.container" "$quadlets/$runtime.container" "$quadlets/$net.container" "$config"; do
+	for file in $files "$config"; do
 		rm -f "${file%/*}/.${file##*/}.tmp"
 		if [ ! -e "$file" ] && [ ! -L "$file" ]; then continue; fi
 		words=$(rm -f "$file" 2>&1) || fail HostScriptFailed "can't remove $file: $words"
@@ -41,37 +41,38 @@ generated_units() {
 
 # Has systemd forget the units, and proves that nothing of the instance is left.
 reload_and_prove() {
-	known=$(generated_units)
-	for unit in $net $runtime $serving; do
-		unit_facts "$unit"
-		if [ "$load" != not-found ]; then known="$known $unit"; fi
-	done
 	detail='nothing is left'
-	if [ -n "$known" ]; then
-		try HostScriptFailed 'systemctl daemon-reload' systemctl daemon-reload
+	left=$(generated_units)
+	visit_units note_left
+	if [ -n "$left" ]; then
+		reload_beside
 		changed=1
 	fi
-	left=
-	for unit in $net $runtime $serving; do
-		rm -f "$run/effective/$unit"
-		unit_facts "$unit"
-		if [ "$active" = failed ]; then
-			systemctl reset-failed "$unit.service" 2>/dev/null
-			unit_facts "$unit"
-		fi
-		if [ "$load" != not-found ] || [ "$active" != inactive ]; then left="$left $unit.service ($load, $active)"; fi
-		for file in "$quadlets/$unit.container" "$quadlets/.$unit.container.tmp"; do
-			if [ -e "$file" ]; then left="$left $file"; fi
-		done
-	done
-	for file in "$config" "$configs/.$exporter.yaml.tmp" "$staging" "$staged" "$run/$exporter.start"; do
-		if [ -e "$file" ]; then left="$left $file"; fi
-	done
-	left="$left$(generated_units)"
 	find_containers
 	find_volume
-	left="$left$containers${mountpoint:+ $volume}"
+	settle || fail HostScriptFailed 'systemctl daemon-reload failed'
+	left="$containers${mountpoint:+ $volume} $(generated_units)"
+	for unit in $net $runtime $serving; do
+		rm -f "$run/effective/$unit"
+		note_files "$quadlets/$unit.container" "$quadlets/.$unit.container.tmp"
+	done
+	note_files "$config" "$configs/.$exporter.yaml.tmp" "$staging" "$staged" "$run/$exporter.start"
+	if [ -n "$changed" ]; then visit_units note_left; fi
 	case $left in
 	*[!\ ]*) fail HostScriptFailed "still on the host: $left" ;;
 	esac
+}
+
+note_left() {
+	if [ "$active" = failed ]; then
+		systemctl reset-failed "$unit.service" 2>/dev/null
+		active=inactive
+	fi
+	if [ "$load" != not-found ] || [ "$active" != inactive ]; then left="$left $unit.service ($load, $active)"; fi
+}
+
+note_files() {
+	for file; do
+		if [ -e "$file" ] || [ -L "$file" ]; then left="$left $file"; fi
+	done
 }

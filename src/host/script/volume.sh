@@ -2,8 +2,10 @@
 
 # create_volume EXPORTER_IMAGE RUNTIME_IMAGE WIPE
 create_volume() {
-	find_volume
 	detail='volume is up to date'
+	# A look at the disk saves asking Podman about a volume that can't be there.
+	mountpoint=
+	if [ -d "$volumes/$volume" ]; then find_volume; fi
 	if [ -z "$mountpoint" ]; then
 		rm -f "$staged"
 		try HostScriptFailed 'podman volume create' podman volume create \
@@ -11,21 +13,29 @@ create_volume() {
 			--label "jumpstarter.dev/exporter=$exporter" \
 			--label "jumpstarter.dev/namespace=$namespace" \
 			--label "jumpstarter.dev/exporter-uid=$uid" "$volume"
-		find_volume
+		mountpoint=$volumes/$volume/_data
 		changed=1
 		detail='volume created'
 	elif [ "$3" = wipe ]; then
 		wipe_volume
 	fi
-	if [ "$mountpoint" != "$volumes/$volume/_data" ]; then
-		fail PodmanUnsuitable "the volume is at $mountpoint, the units expect $volumes/$volume/_data"
+	if [ "$mountpoint" != "$volumes/$volume/_data" ] || [ ! -d "$mountpoint" ]; then
+		fail PodmanUnsuitable "Podman does not keep the volume at $volumes/$volume/_data, where the units expect it"
 	fi
-	images=$(podman image inspect --format '{{.Id}}' "$1" "$2" 2>&1) || fail ImageUnavailable "$images"
-	images=$(printf '%s' "$images" | tr '\n' ' ')
+	find_images "$1" "$2"
 	if staged_is_current; then return; fi
 	stage "$1" "$2"
 	changed=1
 	detail="$detail, jumpstarter-exec staged"
+}
+
+# Sets images to the IDs of both; the preflight of this batch may have seen them.
+find_images() {
+	case $image_ids in
+	" $1 $2:"*) images=${image_ids#*:"$nl"} ;;
+	*) images=$(podman image inspect --format '{{.Id}}' "$1" "$2" 2>&1) || fail ImageUnavailable "$images" ;;
+	esac
+	images=$(printf '%s' "$images" | tr '\n' ' ')
 }
 
 # Nothing of the last user may stay. Whoever could still write is stopped first.

@@ -1,6 +1,6 @@
 # Steps "write-config" and "write-quadlets".
 
-quadlet_list=
+count=0
 pending=
 
 public_dir() {
@@ -23,45 +23,41 @@ write_config() {
 	detail="$1 written"
 }
 
-# stage_quadlet PATH MODE SHA256 CONTENT: puts the file where only the dry run sees it.
+# stage_quadlet PATH MODE SHA256 CONTENT: puts the file where only the dry run sees it, unless it is
+# in place already.
 stage_quadlet() {
-	if [ -z "$quadlet_list" ]; then
+	count=$((count + 1))
+	if file_is "$1" "$2" "$3"; then return; fi
+	if [ -z "$pending" ]; then
 		assert_files_ours
 		rm -rf "$staging"
 		mkdir -p "$staging" || fail HostScriptFailed "can't make $staging"
 	fi
-	quadlet_list="$quadlet_list $1"
 	words=$({ printf '%s' "$4" | cat >"$staging/${1##*/}"; } 2>&1) || fail HostScriptFailed "can't write to $staging: $words"
-	if ! file_is "$1" "$2" "$3"; then
-		pending="$pending$1 $2 $3$nl"
-	fi
+	pending="$pending$1 $2 $3$nl"
 }
 
 install_quadlets() {
-	count=0
-	for file in $quadlet_list; do count=$((count + 1)); done
-	if [ -n "$pending" ]; then
-		dry_run
-		public_dir "$quadlets"
-		written=0
-		while read -r path mode sum; do
-			if [ -z "$path" ]; then continue; fi
-			# The "x" keeps line ends that a command substitution would drop.
-			content=$(cat "$staging/${path##*/}" && printf x)
-			words=$(put_file "$path" "$mode" "$sum" "${content%x}") || fail HostScriptFailed "can't write $path: $words"
-			written=$((written + 1))
-		done <<-END
-			$pending
-		END
-		changed=1
-		detail="$written of $count quadlets written"
-		# The next step, which stages into the volume, takes as long as a reload: do both at once.
-		systemctl daemon-reload >/dev/null 2>&1 &
-		reloading=$!
-	else
-		detail="$count quadlets are up to date"
-	fi
+	assert_files_ours
+	detail="$count quadlets are up to date"
+	if [ -z "$pending" ]; then return; fi
+	dry_run
+	public_dir "$quadlets"
+	written=0
+	while read -r path mode sum; do
+		if [ -z "$path" ]; then continue; fi
+		# The "x" keeps line ends that a command substitution would drop.
+		content=$(cat "$staging/${path##*/}" && printf x)
+		words=$(put_file "$path" "$mode" "$sum" "${content%x}") || fail HostScriptFailed "can't write $path: $words"
+		written=$((written + 1))
+	done <<-END
+		$pending
+	END
 	rm -rf "$staging"
+	changed=1
+	detail="$written of $count quadlets written"
+	# What comes next, staging into the volume, takes as long as a reload: both at once.
+	reload_beside
 }
 
 # The generator's verdict, on these files alone: a unit counts if it comes out by name. Its exit code
@@ -69,16 +65,16 @@ install_quadlets() {
 dry_run() {
 	find_generator
 	[ -n "$generator" ] || fail PodmanUnsuitable 'the quadlet generator is not installed'
-	units=$(QUADLET_UNIT_DIRS=$staging "$generator" -dryrun 2>"$staging/words" 9>&-)
+	made=$(QUADLET_UNIT_DIRS=$staging "$generator" -dryrun 2>"$staging/words" 9>&-)
 	code=$?
 	words=$(grep -v -i -e 'resolving path' -e 'Loading source unit' -e 'No files parsed' "$staging/words" | tail -n 8)
 	if [ "$code" -ne 0 ]; then
 		fail QuadletRejected "the generator says: $words"
 	fi
-	for file in $quadlet_list; do
+	for file in "$staging"/*.container; do
 		unit=${file##*/}
 		unit=${unit%.container}.service
-		case "$nl$units$nl" in
+		case "$nl$made$nl" in
 		*"$nl---$unit---$nl"*) ;;
 		*) fail QuadletRejected "the generator makes no $unit: $words" ;;
 		esac
