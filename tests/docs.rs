@@ -16,23 +16,34 @@ fn errors() -> std::path::PathBuf {
 fn every_failure_class_has_its_page() {
     for class in FailureClass::ALL {
         let page = errors().join(format!("{}.md", class.code()));
-        let text = fs::read_to_string(&page)
-            .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let text =
+            fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         let title = format!("# {class}\n");
-        assert!(text.starts_with(&title), "{} begins with {title:?}", page.display());
+        assert!(
+            text.starts_with(&title),
+            "{} begins with {title:?}",
+            page.display()
+        );
         let first = text.split("\n\n").nth(1).unwrap_or_default();
         let opening = match class.retry() {
             Retry::Soon => "Tried again after 1 s",
             Retry::Seldom => "Somebody has to act.",
         };
-        assert!(first.starts_with(opening), "{} says {opening:?}", page.display());
+        assert!(
+            first.starts_with(opening),
+            "{} says {opening:?}",
+            page.display()
+        );
     }
 }
 
 #[test]
 fn the_index_has_every_page_and_no_other() {
     let index = fs::read_to_string(errors().join("README.md")).unwrap();
-    let listed: Vec<&str> = index.lines().filter(|line| line.starts_with("| [QS")).collect();
+    let listed: Vec<&str> = index
+        .lines()
+        .filter(|line| line.starts_with("| [QS"))
+        .collect();
     for (class, line) in FailureClass::ALL.iter().zip(&listed) {
         let (code, reason) = (class.code(), class.reason());
         let begin = format!("| [{code}]({code}.md) | {reason} |");
@@ -44,6 +55,8 @@ fn the_index_has_every_page_and_no_other() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != "README.md")
         .collect();
-    let codes = FailureClass::ALL.iter().map(|class| format!("{}.md", class.code()));
+    let codes = FailureClass::ALL
+        .iter()
+        .map(|class| format!("{}.md", class.code()));
     assert_eq!(pages, codes.collect::<BTreeSet<_>>());
 }
