@@ -353,14 +353,68 @@ async fn a_revision_is_in_effect_only_after_a_restart_and_only_where_it_counts()
 }
 
 #[tokio::test]
+async fn an_instance_moves_to_the_hosts_network_and_back() {
+    let hosts = SshHosts::new();
+    let mut instance = Instance::new();
+    instance.run(&hosts, instance.up()).await;
+    let net = instance.names.net();
+    for (host_network, holder) in [(true, "inactive"), (false, "active")] {
+        instance.host_network = host_network;
+        instance.run(&hosts, instance.up()).await;
+        assert_eq!(instance.property(&net, "ActiveState"), holder);
+        for unit in [instance.names.runtime(), instance.names.exporter_unit()] {
+            assert_eq!(instance.property(&unit, "ActiveState"), "active");
+            let network = stdout(&format!(
+                "podman inspect --format '{{{{.HostConfig.NetworkMode}}}}' {unit}"
+            ));
+            assert_eq!(network == "host", host_network, "{network}");
+        }
+        let again = instance.run(&hosts, instance.up()).await;
+        assert!(
+            changes(&again).iter().all(|(_, changed)| !changed),
+            "{again:#?}"
+        );
+    }
+    instance.host_network = true;
+    instance.run(&hosts, instance.up()).await;
+    instance.run(&hosts, Instance::down()).await;
+    assert_eq!(instance.left_on_host(), "");
+}
+
+#[tokio::test]
+async fn a_used_machine_is_started_again_only_after_it_was_wiped() {
+    let hosts = SshHosts::new();
+    let instance = Instance::new();
+    instance.run(&hosts, instance.up()).await;
+    let exporter = instance.names.exporter_unit();
+    stdout(&format!(
+        "touch {}/root; systemctl stop {exporter}",
+        instance.names.volume_data()
+    ));
+    let start = vec![Op::Start { restart: false }];
+    let failure = fails(
+        &instance,
+        start.clone(),
+        FailureClass::UnitFailed,
+        &exporter,
+    )
+    .await;
+    assert!(
+        failure.message.contains("the machine has been used"),
+        "{failure}"
+    );
+    let mut wiped = vec![instance.create_volume(true)];
+    wiped.extend(start);
+    instance.run(&hosts, wiped).await;
+    instance.assert_active();
+}
+
+#[tokio::test]
 async fn a_wiped_machine_has_nothing_of_its_last_user() {
     let hosts = SshHosts::new();
     let instance = Instance::new();
     instance.run(&hosts, instance.up()).await;
-    let data = format!(
-        "/var/lib/containers/storage/volumes/{}/_data",
-        instance.names.volume()
-    );
+    let data = instance.names.volume_data();
     stdout(&format!(
         "mkdir {data}/.tmp && echo secret > {data}/.tmp/root && ln -s /etc {data}/link"
     ));
@@ -383,7 +437,9 @@ async fn a_wiped_machine_has_nothing_of_its_last_user() {
     assert_eq!(stdout("ls -d /etc/passwd"), "/etc/passwd");
 
     // A forged program is replaced.
-    stdout(&format!("echo forged > {data}/jumpstarter-exec"));
+    stdout(&format!(
+        "rm {data}/jumpstarter-exec && echo forged > {data}/jumpstarter-exec && chmod 755 {data}/jumpstarter-exec"
+    ));
     let reports = instance
         .run(&hosts, vec![instance.create_volume(false)])
         .await;

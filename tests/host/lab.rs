@@ -1,12 +1,13 @@
 //! What the tests share: the testbed's hosts, and instances on them.
 
-use exporter_set_controller::api::{ImageSpec, PullPolicy};
+use exporter_set_controller::api::{ImageSpec, Images, Parameters, PullPolicy, RecycleStrategy};
 use exporter_set_controller::controller::ports::{Greeting, Hosts as _};
 use exporter_set_controller::host::{
     Batch, Fence, HostKeys, Op, Outcome, Owner, PrivateKey, Report, SshHosts, Target,
 };
 use exporter_set_controller::instance::{Failure, Step};
-use exporter_set_controller::render::{HostFile, Names};
+use exporter_set_controller::render::{HostFile, Inputs, Names, Rendered, render};
+use serde_json::json;
 use std::collections::HashMap;
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -81,6 +82,7 @@ pub struct Instance {
     pub epoch: u64,
     pub limit: Duration,
     pub token: String,
+    pub host_network: bool,
     lease_uid: String,
 }
 
@@ -99,6 +101,7 @@ impl Instance {
             epoch: 1,
             limit: Duration::from_secs(120),
             token: format!("token-of-{id}"),
+            host_network: false,
             lease_uid: format!("lease-{id}"),
         }
     }
@@ -107,47 +110,42 @@ impl Instance {
         self.names.exporter()
     }
 
+    fn rendered(&self) -> Rendered {
+        let parameters = json!({
+            "host": { "name": env("TESTBED_HOST_1") },
+            "runtime": { "kvm": true, "host_network": self.host_network },
+        });
+        let image = |variable| ImageSpec {
+            image: Some(env(variable).to_owned()),
+            image_pull_policy: Some(PullPolicy::IfNotPresent),
+        };
+        let drivers = json!([{ "name": "qemu", "type": "jumpstarter_driver_qemu.driver.Qemu" }]);
+        let images = Images {
+            exporter: Some(image("TESTBED_EXPORTER_IMAGE")),
+            runtime: Some(image("TESTBED_RUNTIME_IMAGE")),
+        };
+        render(&Inputs {
+            namespace: "lab",
+            exporter: self.name(),
+            exporter_uid: &self.uid,
+            set: "t-host",
+            endpoint: "10.77.1.1:18082",
+            ca_pem: "",
+            token: &self.token,
+            drivers: &serde_json::from_value::<Vec<_>>(drivers).expect("drivers"),
+            parameters: &Parameters::resolve(None, Some(&parameters)).expect("parameters"),
+            images: &images,
+            recycle: RecycleStrategy::ExitAndReplace,
+        })
+        .expect("rendered")
+    }
+
     pub fn config(&self) -> HostFile {
-        HostFile {
-            path: self.names.config_path(),
-            mode: 0o400,
-            content: format!(
-                "apiVersion: jumpstarter.dev/v1alpha1\nkind: ExporterConfig\nmetadata: {{namespace: lab, name: {}}}\nendpoint: 10.77.1.1:18082\ntls: {{ca: '', insecure: true}}\ntoken: {}\nexport: {{}}\n# it's \"quoted\" \\ `here` $HOME %n\n",
-                self.name(),
-                self.token
-            ),
-        }
+        self.rendered().config
     }
 
     pub fn quadlets(&self) -> Vec<HostFile> {
-        let (net, runtime, exporter) = (
-            self.names.net(),
-            self.names.runtime(),
-            self.names.exporter_unit(),
-        );
-        let volume = self.names.volume();
-        let config = self.names.config_path();
-        let labels = format!(
-            "Label=jumpstarter.dev/managed-by=qemu-ssh\nLabel=jumpstarter.dev/exporter={}\nLabel=jumpstarter.dev/exporter-uid={}\nLogDriver=journald\nPull=never",
-            self.name(),
-            self.uid
-        );
-        let mounts = format!("Volume={volume}:/shared:z\nVolume={volume}:/disk:z");
-        let service =
-            "Restart=always\nSuccessExitStatus=143\nTimeoutStartSec=120\nTimeoutStopSec=30";
-        let wants = format!("Requires={net}.service\nAfter={net}.service\nStartLimitIntervalSec=0");
-        let images = (env("TESTBED_EXPORTER_IMAGE"), env("TESTBED_RUNTIME_IMAGE"));
-        [
-            (net.clone(), format!("[Unit]\nStopWhenUnneeded=true\nStartLimitIntervalSec=0\n\n[Container]\nContainerName={net}\nImage={}\nRunInit=true\n{labels}\nPodmanArgs=--stop-timeout=2\nExec=sleep infinity\n\n[Service]\nExecStartPre=-/usr/bin/podman rm --force --ignore --depend --time 2 {net}\nRestartSec=1\n{service}\n", images.0)),
-            (runtime.clone(), format!("[Unit]\n{wants}\n\n[Container]\nContainerName={runtime}\nImage={}\nUser=0\nRunInit=true\nNetwork=container:{net}\n{mounts}\n{labels}\nPodmanArgs=--stop-timeout=5\n\n[Service]\nExecStartPre=/usr/bin/test -x /var/lib/containers/storage/volumes/{volume}/_data/jumpstarter-exec\nRestartSec=1\n{service}\n\n[Install]\nWantedBy=multi-user.target\n", images.1)),
-            (exporter.clone(), format!("[Unit]\n{wants}\nWants={runtime}.service\n\n[Container]\nContainerName={exporter}\nImage={}\nNetwork=container:{net}\n{mounts}\nVolume={config}:{config}:ro,z\n{labels}\nPodmanArgs=--stop-timeout=5\nExec=jmp run --exporter-config {config}\n\n[Service]\nRestartSec=5\n{service}\n\n[Install]\nWantedBy=multi-user.target\n", images.0)),
-        ]
-        .map(|(container, content)| HostFile {
-            path: self.names.quadlet_path(&container),
-            mode: 0o644,
-            content,
-        })
-        .to_vec()
+        self.rendered().quadlets
     }
 
     pub fn create_volume(&self, wipe: bool) -> Op {
@@ -159,20 +157,14 @@ impl Instance {
     }
 
     pub fn up(&self) -> Vec<Op> {
-        let image = |variable| ImageSpec {
-            image: Some(env(variable).to_owned()),
-            image_pull_policy: Some(PullPolicy::IfNotPresent),
-        };
+        let rendered = self.rendered();
         vec![
             Op::Preflight {
                 devices: vec!["/dev/kvm".to_owned()],
-                images: vec![
-                    image("TESTBED_EXPORTER_IMAGE"),
-                    image("TESTBED_RUNTIME_IMAGE"),
-                ],
+                images: vec![rendered.exporter_image, rendered.runtime_image],
             },
-            Op::WriteConfig(self.config()),
-            Op::WriteQuadlets(self.quadlets()),
+            Op::WriteConfig(rendered.config),
+            Op::WriteQuadlets(rendered.quadlets),
             self.create_volume(false),
             Op::Start { restart: true },
         ]

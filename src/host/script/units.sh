@@ -1,8 +1,7 @@
 # Steps "start" and "stop".
 
-# visit_units FUNCTION: asks systemd about the three units (network, runtime, exporter, in this
-# order) and calls FUNCTION for each, with what it said in unit, load, active, sub, pid, result,
-# status, stale, restarts, since.
+# visit_units FUNCTION: asks systemd about the units in "$units" and calls FUNCTION for each in their
+# order, with what it said in unit, load, active, sub, pid, result, status, stale, restarts, since.
 visit_units() {
 	unit=''
 	while IFS='=' read -r key value; do
@@ -58,6 +57,8 @@ runs_old() {
 # start_units restart|keep
 start_units() {
 	assert_files_ours
+	# On the host's network there is no holder of one.
+	if [ ! -e "$quadlets/$net.container" ]; then units="$runtime.service $serving.service"; fi
 	load_units
 	to_start='' to_restart='' policy=$1
 	visit_units note_idle
@@ -97,6 +98,10 @@ bring_up() {
 	fi
 	until_true 30 units_settled
 	visit_units assert_up
+	case $units in
+	"$net.service "*) ;;
+	*) systemctl stop "$net.service" 2>/dev/null ;;
+	esac
 	if [ ! -e "$launcher" ]; then
 		fail UnitFailed "$runtime.service is active, but its launcher does not listen at /shared/launcher.sock after 30 s$nl$(unit_log "$runtime")"
 	fi

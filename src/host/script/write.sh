@@ -2,6 +2,7 @@
 
 count=0
 pending=
+wanted=' '
 
 public_dir() {
 	if [ -d "$1" ]; then return; fi
@@ -27,6 +28,7 @@ write_config() {
 # in place already.
 stage_quadlet() {
 	count=$((count + 1))
+	wanted="$wanted$1 "
 	if file_is "$1" "$2" "$3"; then return; fi
 	if [ -z "$pending" ]; then
 		assert_files_ours
@@ -40,7 +42,23 @@ stage_quadlet() {
 install_quadlets() {
 	assert_files_ours
 	detail="$count quadlets are up to date"
-	if [ -z "$pending" ]; then return; fi
+	surplus=''
+	for file in $files; do
+		case $wanted in *" $file "*) continue ;; esac
+		if [ -e "$file" ]; then surplus="$surplus $file"; fi
+	done
+	if [ -z "$pending$surplus" ]; then return; fi
+	if [ -n "$pending" ]; then write_pending; fi
+	if [ -n "$surplus" ]; then
+		# An earlier revision had it: on the host's network there is no holder of one.
+		words=$(rm -f $surplus 2>&1 && sync "$quadlets" 2>&1) || fail HostScriptFailed "can't remove$surplus: $words"
+	fi
+	changed=1
+	# What comes next, staging into the volume, takes as long as a reload: both at once.
+	reload_beside
+}
+
+write_pending() {
 	dry_run
 	public_dir "$quadlets"
 	written=0
@@ -54,10 +72,7 @@ install_quadlets() {
 		$pending
 	END
 	rm -rf "$staging"
-	changed=1
 	detail="$written of $count quadlets written"
-	# What comes next, staging into the volume, takes as long as a reload: both at once.
-	reload_beside
 }
 
 # The generator's verdict, on these files alone: a unit counts if it comes out by name. Its exit code
