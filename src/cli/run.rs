@@ -7,10 +7,11 @@
 
 use super::args::RunFlags;
 use super::signals::Signals;
-use super::{CliError, EXIT_FAILURE, EXIT_OK, journal_dir};
+use super::{CliError, EXIT_FAILURE, EXIT_OK, SystemClock, journal_dir};
 use crate::api::PROVISIONER;
 use crate::cluster::{COMPONENT, Election, KubeCluster, Timing};
-use crate::telemetry::{BindAddress, Probes, Settings, SystemClock, Telemetry};
+use crate::controller::ports::Clock;
+use crate::telemetry::{BindAddress, Probes, Settings, Telemetry};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::future::Future;
@@ -57,6 +58,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8, CliError> {
         let telemetry = Telemetry::start(&Settings {
             format: flags.format(),
             level: flags.level(),
+            component: COMPONENT.to_owned(),
             namespace: namespace.clone(),
         })?;
         let code = match serve(flags, &namespace).await {
@@ -177,7 +179,7 @@ fn identity() -> String {
         "" => COMPONENT,
         name => name,
     };
-    let chance = crate::controller::ports::Clock::random(&SystemClock);
+    let chance = SystemClock.random();
     format!("{name}_{chance:016x}")
 }
 
