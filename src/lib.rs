@@ -7,5 +7,6 @@ pub mod cluster;
 pub mod controller;
 pub mod host;
 pub mod instance;
+pub mod pool;
 pub mod render;
 pub mod telemetry;

@@ -17,6 +17,8 @@ pub use exporter_set::{
     DriverConfig, ExporterSet, ExporterSetSpec, ExporterSetStatus, ExporterTemplate, ImageSpec,
     Images, PullPolicy, RecycleStrategy, TemplateMetadata, TemplateSpec, merge_images,
 };
+pub(crate) use parameters::clean;
+
 pub use lease::{Lease, LeaseSpec, LeaseStatus};
 pub use parameters::{HostParameters, ParameterError, Parameters, Resources, RuntimeParameters};
 pub use virtual_target_class::{
@@ -33,6 +35,12 @@ pub const ANNOTATION_HOST: &str = "qemu-ssh.jumpstarter.dev/host";
 pub const ANNOTATION_CREDENTIALS_SECRET: &str = "qemu-ssh.jumpstarter.dev/credentials-secret";
 /// Annotation: `user@name:port` of the lab host, written before anything is done there.
 pub const ANNOTATION_PENDING_HOST: &str = "qemu-ssh.jumpstarter.dev/pending-host";
+/// Annotation: the state of the instance, for people.
+pub const ANNOTATION_STATE: &str = "qemu-ssh.jumpstarter.dev/state";
+/// Annotation: the revision of the files on the host.
+pub const ANNOTATION_REVISION: &str = "qemu-ssh.jumpstarter.dev/revision";
+/// Annotation: why the last step failed; absent when it did not.
+pub const ANNOTATION_LAST_ERROR: &str = "qemu-ssh.jumpstarter.dev/last-error";
 /// Annotation: an administrator's word that what is left on a lost host is of no concern;
 /// its value is the reason, kept in the journal.
 pub const ANNOTATION_WAIVE_TEARDOWN: &str = "qemu-ssh.jumpstarter.dev/waive-teardown";

@@ -1,8 +1,12 @@
 //! Subcommands and flags.
 
+use super::CliError;
+use crate::api::parse_go_duration;
+use crate::cluster::Timing;
 use crate::telemetry::{BindAddress, LogFormat};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The journal's folder, unless another one is asked for.
 pub(super) const DEFAULT_JOURNAL_DIR: &str = "/var/lib/exporter-set-controller/journal";
@@ -63,6 +67,18 @@ pub(super) struct RunFlags {
     /// How to reach the API server, outside of a Pod
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
+
+    /// How long the others wait for a leader that does not renew its Lease
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_go_duration)]
+    leader_elect_lease_duration: Duration,
+
+    /// How long a leader acts without having renewed its Lease; less than the lease duration
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_go_duration)]
+    leader_elect_renew_deadline: Duration,
+
+    /// How often the Lease is renewed, or looked at; less than the renew deadline
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_go_duration)]
+    leader_elect_retry_period: Duration,
 
     /// How much is logged [default: RUST_LOG, else info]
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
@@ -146,6 +162,36 @@ impl LogLevel {
 }
 
 impl RunFlags {
+    /// The terms of the leader election.
+    ///
+    /// # Errors
+    /// If two replicas could lead at once with them.
+    pub(super) fn timing(&self) -> Result<Timing, CliError> {
+        let timing = Timing {
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+        };
+        let Timing {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+        } = timing;
+        if retry_period.is_zero() || retry_period >= renew_deadline {
+            return Err(CliError::Timing(
+                "--leader-elect-retry-period",
+                "--leader-elect-renew-deadline",
+            ));
+        }
+        if renew_deadline >= lease_duration {
+            return Err(CliError::Timing(
+                "--leader-elect-renew-deadline",
+                "--leader-elect-lease-duration",
+            ));
+        }
+        Ok(timing)
+    }
+
     /// The level that was asked for; our own flag wins over zap's.
     pub(super) fn level(&self) -> Option<String> {
         let devel = self.zap.zap_devel.then_some(LogLevel::Debug);

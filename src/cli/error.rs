@@ -48,7 +48,12 @@ pub enum CliError {
     NotEnded(u64),
     /// The controller can't go on.
     #[error("{0}")]
-    Controller(String),
+    Work(crate::controller::Fatal),
+    /// Two replicas could lead at once.
+    #[error(
+        "{0} must be above zero and less than {1}; leave both at their defaults, or raise the second"
+    )]
+    Timing(&'static str, &'static str),
     /// The runtime can't begin.
     #[error("threads or signals: {0}")]
     Runtime(io::Error),

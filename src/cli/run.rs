@@ -9,8 +9,10 @@ use super::args::RunFlags;
 use super::signals::Signals;
 use super::{CliError, EXIT_FAILURE, EXIT_OK, SystemClock, journal_dir};
 use crate::api::PROVISIONER;
-use crate::cluster::{COMPONENT, Election, KubeCluster, Timing};
+use crate::cluster::{COMPONENT, Election, KubeCluster};
 use crate::controller::ports::Clock;
+use crate::controller::{self, Engine, Store};
+use crate::host::SshHosts;
 use crate::telemetry::{BindAddress, Probes, Settings, Telemetry};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -31,7 +33,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(4);
 /// What the controller is made of.
 pub struct Parts {
     /// The cluster, with its first lists.
-    pub cluster: Arc<KubeCluster>,
+    pub cluster: KubeCluster,
     /// Our leadership, as it was won.
     pub leadership: Election,
     /// Time and chance.
@@ -92,9 +94,9 @@ async fn serve(flags: &RunFlags, namespace: &str) -> Result<(), CliError> {
     say_hello(flags, namespace, probes.as_ref());
 
     // Also while another replica leads: a successor with warm caches acts sooner.
-    let cluster = Arc::new(KubeCluster::start(client.clone(), namespace));
+    let cluster = KubeCluster::start(client.clone(), namespace);
     let lease = format!("{COMPONENT}-{PROVISIONER}");
-    let election = Election::start(client, namespace, &lease, &identity(), Timing::default());
+    let election = Election::start(client, namespace, &lease, &identity(), flags.timing()?);
     let (stop, shutdown) = watch::channel(false);
     let parts = Parts {
         cluster,
@@ -120,12 +122,33 @@ async fn lead_then_work(parts: Parts) -> Result<(), CliError> {
     }
 }
 
-/// The one place where the controller's loop is called; it returns when `parts.shutdown` is set and
-/// its running work has ended.
-async fn work(mut parts: Parts) -> Result<(), CliError> {
-    // The loop goes here: crate::controller::run(parts).await
-    let _ = parts.shutdown.wait_for(|stop| *stop).await;
-    Ok(())
+/// Opens the journal and works until `parts.shutdown` is set and the running work has ended.
+async fn work(parts: Parts) -> Result<(), CliError> {
+    let Parts {
+        cluster,
+        leadership,
+        clock,
+        journal_dir,
+        mut shutdown,
+    } = parts;
+    let journal = Store::open(journal_dir)
+        .await
+        .map_err(|error| CliError::Work(error.into()))?;
+    let engine = Engine::new(Arc::new(controller::Parts {
+        cluster,
+        hosts: SshHosts::new(),
+        journal: journal.clone(),
+        clock,
+        leadership,
+    }));
+    let result = engine
+        .run(async move {
+            // A sender that is gone is the end, too.
+            let _ = shutdown.wait_for(|stop| *stop).await;
+        })
+        .await;
+    journal.close().await;
+    result.map_err(CliError::Work)
 }
 
 /// Lets the work go on until it ends, a signal comes or the leadership is lost.

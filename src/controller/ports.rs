@@ -1,5 +1,7 @@
-//! The four traits through which the controller talks to the outside.
+//! The traits through which the controller talks to the outside: cluster, hosts, journal, clock,
+//! and the leadership under which it may act.
 
+use super::record::Record;
 use crate::api::{Exporter, ExporterSet, ExporterSetStatus, Lease, VirtualTargetClass};
 use crate::host::{Batch, Fence, Report, Target};
 use crate::instance::{Failure, FailureClass};
@@ -190,6 +192,53 @@ pub trait Hosts: Send + Sync + 'static {
         batch: &Batch,
         reports: mpsc::UnboundedSender<Report>,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Where a record stands in the journal, apart from its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// When it was written, by our [`Clock`].
+    pub at: SystemTime,
+    /// The leader's epoch.
+    pub epoch: u64,
+    /// W3C trace context of the operation that it belongs to.
+    pub traceparent: Option<String>,
+}
+
+/// A record as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The stream.
+    pub stream: String,
+    /// Its place in the stream; the first one has 1.
+    pub version: u64,
+    /// When it was written.
+    pub at: SystemTime,
+    /// What it says.
+    pub record: Record,
+}
+
+/// The journal can't be written or read. Nothing may be done that is not in it: the process ends.
+#[derive(Debug, Error)]
+#[error("journal: {0}")]
+pub struct JournalError(pub String);
+
+/// The journal of what we do.
+pub trait Journal: Send + Sync + 'static {
+    /// Appends to a stream that is at version `expected` (`None`: whatever it is at; an earlier
+    /// instance may have had the same name); returns its new version once the records are on the
+    /// disk.
+    fn append(
+        &self,
+        stream: &str,
+        expected: Option<u64>,
+        context: Context,
+        records: Vec<Record>,
+    ) -> impl Future<Output = Result<u64, JournalError>> + Send;
+    /// Everything, in the order in which it was written.
+    fn replay(
+        &self,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry, JournalError>> + '_>, JournalError>;
 }
 
 /// Time and chance.

@@ -1,5 +1,6 @@
 //! A lab host and how we get in.
 
+use super::known_hosts::bare_name;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -16,6 +17,19 @@ pub struct Target {
     pub key: PrivateKey,
     /// How the host proves who it is.
     pub host_keys: HostKeys,
+}
+
+impl Target {
+    /// `user@host:port`, for messages; IPv6 literals in brackets.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let name = bare_name(&self.name);
+        if name.contains(':') {
+            format!("{}@[{name}]:{}", self.user, self.port)
+        } else {
+            format!("{}@{name}:{}", self.user, self.port)
+        }
+    }
 }
 
 /// The text of a private key, in OpenSSH or PEM format; never shown.
@@ -43,7 +57,7 @@ impl fmt::Debug for PrivateKey {
 }
 
 /// How a host proves who it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostKeys {
     /// Lines of a `known_hosts` file, from the credentials Secret or our own Secret of pinned keys.
     KnownHosts(String),

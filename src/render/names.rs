@@ -49,6 +49,15 @@ impl Names {
         format!("jumpstarter-{}-shared", self.exporter)
     }
 
+    /// Where Podman keeps what is in the volume.
+    #[must_use]
+    pub fn volume_data(&self) -> String {
+        format!(
+            "/var/lib/containers/storage/volumes/{}/_data",
+            self.volume()
+        )
+    }
+
     /// The exporter's config.
     #[must_use]
     pub fn config_path(&self) -> String {

@@ -5,6 +5,8 @@ mod reader;
 mod size;
 mod text;
 
+pub(crate) use text::clean;
+
 use reader::{Reader, deep_merge};
 use serde_json::Value;
 use thiserror::Error;
@@ -161,6 +163,16 @@ impl HostParameters {
 }
 
 impl RuntimeParameters {
+    /// Every device that both containers are given, each once.
+    pub fn all_devices(&self) -> impl Iterator<Item = &str> {
+        const KVM: &str = "/dev/kvm";
+        let others = self.devices.iter().map(String::as_str);
+        self.kvm
+            .then_some(KVM)
+            .into_iter()
+            .chain(others.filter(|device| !self.kvm || *device != KVM))
+    }
+
     fn read(reader: &mut Reader<'_>) -> Self {
         Self {
             kvm: reader

@@ -7,11 +7,15 @@ const SHOWN: usize = 60;
 
 /// A value as JSON, shortened, and with everything escaped that a terminal or a log might act on.
 pub(super) fn show(value: &Value) -> String {
-    clean(&value.to_string())
+    let text = value.to_string();
+    if text.contains("PRIVATE KEY") {
+        return "a private key, not shown".to_owned();
+    }
+    clean(&text)
 }
 
 /// A text, shortened and escaped like [`show`].
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut out = String::new();
     for (n, c) in text.chars().enumerate() {
         if n == SHOWN {
@@ -89,6 +93,7 @@ mod tests {
             show(&json!("a\u{1b}[31m\u{85}\u{202e}b")),
             "\"a\\u001b[31m\\u{85}\\u{202e}b\""
         );
+        assert!(!show(&json!(["-----BEGIN PRIVATE KEY-----\nMIIE"])).contains("MII"));
         let long = show(&json!("x".repeat(1000)));
         assert!(long.chars().count() == SHOWN + 1 && long.ends_with('…'));
     }

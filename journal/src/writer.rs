@@ -1,0 +1,450 @@
+//! The one thread that writes: it takes what is queued, writes it as one group, syncs once, and only
+//! then answers.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::Expected;
+use crate::catalog::{Catalog, Segment};
+use crate::chain::{RecordNote, advance};
+use crate::disk::WholeError;
+use crate::error::AppendError;
+use crate::frame::{self, Record};
+use crate::head::{self, Head, Mark};
+use crate::index::{Line, Pointer};
+use crate::lock::Lock;
+use crate::segment::{FileId, Header};
+use crate::store::Store;
+use crate::trace::TraceParent;
+
+/// How many appends share one sync at most.
+const GROUP: usize = 1024;
+/// A group is closed early when it has this many bytes of payload.
+const GROUP_BYTES: usize = 4 << 20;
+/// The writer never waits longer than this for a group to fill.
+const PATIENCE: Duration = Duration::from_micros(250);
+
+/// What an append is told when its events are on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// The stream's version after the append.
+    pub stream_version: u64,
+    /// The global sequence of the last event.
+    pub global_sequence: u64,
+    /// The hash of the last event's record.
+    pub hash: crate::ChainHash,
+}
+
+/// What an append comes to.
+pub(crate) type Outcome = Result<Appended, AppendError>;
+
+/// One append, checked and encoded by the caller's task.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) stream: Arc<str>,
+    pub(crate) expected: Expected,
+    pub(crate) epoch: u64,
+    pub(crate) at_micros: u64,
+    pub(crate) trace: Option<TraceParent>,
+    pub(crate) payloads: Vec<Vec<u8>>,
+    pub(crate) reply: oneshot::Sender<Outcome>,
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        self.payloads.iter().map(Vec::len).sum()
+    }
+}
+
+/// What the writer is asked for.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Append(Request),
+    Close(oneshot::Sender<()>),
+}
+
+/// Takes what is queued, up to a group's size.
+fn take_group(
+    first: Message,
+    queue: &mut mpsc::Receiver<Message>,
+) -> (Vec<Request>, Option<oneshot::Sender<()>>) {
+    let mut requests = Vec::new();
+    let mut bytes = 0;
+    let mut next = Some(first);
+    while let Some(message) = next {
+        match message {
+            Message::Append(request) => {
+                bytes += request.bytes();
+                requests.push(request);
+            }
+            Message::Close(reply) => return (requests, Some(reply)),
+        }
+        let full = requests.len() >= GROUP || bytes >= GROUP_BYTES;
+        next = if full { None } else { queue.try_recv().ok() };
+    }
+    (requests, None)
+}
+
+/// Lets the callers that were answered a moment ago join the next group.
+///
+/// Without it, appenders in a loop split into two halves that take turns, each waiting out the
+/// other's sync. It waits only as long as there are fewer requests than there were callers, and at
+/// most half as long as a group takes; a lone caller never waits.
+#[derive(Debug, Default)]
+struct Pace {
+    callers: usize,
+    patience: Duration,
+}
+
+impl Pace {
+    fn gather(&self, queue: &mpsc::Receiver<Message>) {
+        let started = Instant::now();
+        while queue.len() + 1 < self.callers && started.elapsed() < self.patience {
+            thread::yield_now();
+        }
+    }
+
+    fn observe(&mut self, callers: usize, took: Duration) {
+        self.callers = callers.min(GROUP);
+        self.patience = (took / 2).min(PATIENCE);
+    }
+}
+
+/// A record that has been encoded into the group's buffer.
+struct Written {
+    stream: Arc<str>,
+    note: RecordNote,
+    pointer: Pointer,
+}
+
+/// The group that is being put together.
+#[derive(Default)]
+struct Group {
+    bytes: Vec<u8>,
+    written: Vec<Written>,
+    versions: HashMap<Arc<str>, u64>,
+    replies: Vec<(oneshot::Sender<Outcome>, Outcome)>,
+}
+
+impl Group {
+    /// Empties it and keeps the room, unless a huge group had needed far more than usual.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(GROUP_BYTES);
+        self.written.clear();
+        self.versions.clear();
+    }
+}
+
+/// The state of the writer thread.
+pub(crate) struct Writer {
+    store: Arc<Store>,
+    segment: Arc<Segment>,
+    head: Head,
+    group: Group,
+    pace: Pace,
+    stopped: Option<String>,
+    _lock: Lock,
+}
+
+impl Writer {
+    /// A writer that goes on where the store ends. `None` if the store has no segment.
+    pub(crate) fn new(store: Arc<Store>, lock: Lock) -> Option<Self> {
+        let segment = store.catalog().segments.last().cloned()?;
+        let head = store.head();
+        Some(Self {
+            store,
+            segment,
+            head,
+            group: Group::default(),
+            pace: Pace::default(),
+            stopped: None,
+            _lock: lock,
+        })
+    }
+
+    /// Serves until it is told to close or nobody can ask any more.
+    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Message>) {
+        let mut closing = None;
+        while closing.is_none() {
+            let Some(first) = queue.blocking_recv() else {
+                break;
+            };
+            self.pace.gather(&queue);
+            let (requests, close) = take_group(first, &mut queue);
+            closing = close;
+            self.commit(requests, &queue);
+        }
+        self.shut_down();
+        drop(queue);
+        drop(self);
+        if let Some(reply) = closing {
+            // Whoever asked may have gone.
+            let _ = reply.send(());
+        }
+    }
+
+    fn commit(&mut self, requests: Vec<Request>, queue: &mpsc::Receiver<Message>) {
+        let started = Instant::now();
+        let count = requests.len();
+        for request in requests {
+            self.prepare(request);
+        }
+        let outcome = self.write();
+        let mut group = std::mem::take(&mut self.group);
+        if outcome.is_ok() {
+            self.publish(&group);
+        }
+        self.pace.observe(count + queue.len(), started.elapsed());
+        for (reply, result) in group.replies.drain(..) {
+            // A conflict was judged against the whole group: if that failed, it means nothing.
+            let result = outcome.clone().and(result);
+            // An append whose future was dropped is not told; the events are in all the same.
+            let _ = reply.send(result);
+        }
+        group.clear();
+        self.group = group;
+        if outcome.is_ok() && self.segment.length() >= self.store.segment_bytes {
+            self.rotate();
+        }
+    }
+
+    /// Checks the expectation and encodes the request's records behind those of the group.
+    fn prepare(&mut self, request: Request) {
+        let known = self.group.versions.get(&request.stream).copied();
+        let actual = known
+            .or_else(|| {
+                self.store
+                    .stream(&request.stream)
+                    .map(|state| state.version)
+            })
+            .unwrap_or(0);
+        if !request.expected.allows(actual) {
+            let stream = request.stream.as_ref().to_owned();
+            let conflict = AppendError::Conflict {
+                stream,
+                expected: request.expected,
+                actual,
+            };
+            self.group.replies.push((request.reply, Err(conflict)));
+            return;
+        }
+        let tip = self.tip();
+        let commit = self.head.sequence + 1;
+        let (mut sequence, mut version, mut hash) = (tip.sequence, actual, tip.hash);
+        let count = request.payloads.len();
+        for (at, payload) in request.payloads.iter().enumerate() {
+            sequence += 1;
+            version += 1;
+            let start = self.group.bytes.len();
+            let record = Record {
+                schema: self.store.schema,
+                continues: at + 1 < count,
+                stream: &request.stream,
+                sequence,
+                version,
+                at_micros: request.at_micros,
+                epoch: request.epoch,
+                trace: request.trace,
+                previous: hash,
+                payload,
+                commit,
+            };
+            hash = frame::encode_record(&record, &mut self.group.bytes);
+            let length = u32::try_from(self.group.bytes.len() - start).unwrap_or(u32::MAX);
+            let offset = self.segment.length() + start as u64;
+            let pointer = Pointer {
+                sequence,
+                file: self.segment.id,
+                offset,
+                length,
+            };
+            let note = RecordNote {
+                sequence,
+                version,
+                at_micros: request.at_micros,
+            };
+            let stream = Arc::clone(&request.stream);
+            self.group.written.push(Written {
+                stream,
+                note,
+                pointer,
+            });
+        }
+        self.group.versions.insert(request.stream, version);
+        let appended = Appended {
+            stream_version: version,
+            global_sequence: sequence,
+            hash,
+        };
+        self.group.replies.push((request.reply, Ok(appended)));
+    }
+
+    /// The last record of the group so far.
+    fn tip(&self) -> Head {
+        let last = self
+            .group
+            .replies
+            .iter()
+            .rev()
+            .find_map(|(_, result)| result.as_ref().ok());
+        last.map_or(self.head, |a| Head {
+            sequence: a.global_sequence,
+            hash: a.hash,
+        })
+    }
+
+    /// Writes and syncs the group's bytes.
+    fn write(&mut self) -> Result<(), AppendError> {
+        if let Some(reason) = &self.stopped {
+            return Err(AppendError::Stopped {
+                reason: reason.clone(),
+            });
+        }
+        if self.group.bytes.is_empty() {
+            return Ok(());
+        }
+        let disk = &self.store.disk;
+        let end = self.segment.length();
+        if let Err(error) = disk.write_at(&self.segment.disk, &self.group.bytes, end) {
+            let undone = disk
+                .truncate(&self.segment.disk, end)
+                .and_then(|()| disk.sync(&self.segment.disk));
+            if let Err(undo) = undone {
+                return Err(self.stop(&format!(
+                    "a write failed ({error}) and so did undoing it ({undo})"
+                )));
+            }
+            return Err(write_error(&error));
+        }
+        if let Err(error) = disk.sync(&self.segment.disk) {
+            // The kernel may have dropped the pages: a second sync could succeed without them.
+            return Err(self.stop(&format!("a sync failed: {error}")));
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, reason: &str) -> AppendError {
+        tracing::error!(reason, "journal stopped for good");
+        self.stopped = Some(reason.to_owned());
+        AppendError::Stopped {
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Makes a synced group readable.
+    fn publish(&mut self, group: &Group) {
+        let Some(last) = group.written.last() else {
+            return;
+        };
+        let lines = group.written.iter().map(|w| Line {
+            stream: Arc::clone(&w.stream),
+            version: w.note.version,
+            pointer: w.pointer,
+        });
+        self.store.index.add(lines);
+        for written in &group.written {
+            self.segment
+                .note(written.note.sequence, written.pointer.offset);
+        }
+        self.segment
+            .set_length(self.segment.length() + group.bytes.len() as u64);
+        {
+            let mut streams = self
+                .store
+                .streams
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            for written in &group.written {
+                advance(&mut streams, &written.stream, &written.note);
+            }
+        }
+        let hash = group
+            .replies
+            .iter()
+            .rev()
+            .find_map(|(_, result)| result.as_ref().ok())
+            .map_or(self.head.hash, |appended| appended.hash);
+        self.head = Head {
+            sequence: last.note.sequence,
+            hash,
+        };
+        self.store.head.send_replace(self.head);
+    }
+
+    /// Seals the segment and begins the next one. If there is no room for that, the old one just
+    /// grows further.
+    fn rotate(&mut self) {
+        let header = Header {
+            kind: self.store.kind.clone(),
+            id: FileId {
+                first: self.head.sequence + 1,
+                generation: 0,
+            },
+            previous: self.head.hash,
+        };
+        let folder = self.store.layout.segments();
+        let segment = match Segment::create(&*self.store.disk, &folder, header) {
+            Ok(segment) => Arc::new(segment),
+            Err(WholeError::Unchanged(error)) => {
+                tracing::warn!(%error, "journal segment not sealed, will try again");
+                return;
+            }
+            Err(WholeError::Unsettled(error)) => {
+                // Whichever segment were written to now, a power cut could leave the other one.
+                self.stop(&format!("a new segment's folder was not synced: {error}"));
+                return;
+            }
+        };
+        self.segment = Arc::clone(&segment);
+        {
+            let mut catalog = self
+                .store
+                .catalog
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            let mut segments = catalog.segments.clone();
+            segments.push(segment);
+            *catalog = Arc::new(Catalog { segments });
+        }
+        if let Err(error) = self.write_mark() {
+            tracing::warn!(%error, "journal HEAD not written, the next segment will try again");
+        }
+    }
+
+    fn write_mark(&self) -> io::Result<()> {
+        let mark = Mark {
+            head: self.head,
+            active: self.segment.id.first,
+        };
+        head::write(&*self.store.disk, &self.store.layout.head(), &mark)
+    }
+
+    fn shut_down(&mut self) {
+        self.store.closed.store(true, Ordering::Release);
+        if self.stopped.is_none()
+            && let Err(error) = self.write_mark()
+        {
+            tracing::warn!(%error, "journal HEAD not written on close");
+        }
+        self.store.index.close();
+        // Wakes whoever waits for the head, so that they see that the journal is closed.
+        self.store.head.send_replace(self.head);
+    }
+}
+
+fn write_error(error: &io::Error) -> AppendError {
+    let explanation = error.to_string();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            AppendError::NoSpace { explanation }
+        }
+        _ => AppendError::Write { explanation },
+    }
+}

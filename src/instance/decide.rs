@@ -1,0 +1,500 @@
+//! What an instance does next: a function of the instance, of what is seen and of what is wanted.
+
+use super::state::{Credentialed, Draining, Grant, Instance, Reason, Revised, Site};
+use super::{Event, Failure, In, Step, Transition};
+
+/// What the cluster shows of the Exporter of an instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Whether it has a `deletionTimestamp`.
+    pub deleting: bool,
+    /// `spec.enabled`, true if absent.
+    pub enabled: bool,
+    /// `status.credential.name`.
+    pub credential: Option<String>,
+    /// `status.endpoint`, if not empty.
+    pub endpoint: Option<String>,
+    /// `status.leaseRef.name`.
+    pub lease: Option<String>,
+    /// Whether the condition Online is True.
+    pub online: bool,
+    /// The value of the annotation that waives the teardown.
+    pub waived: Option<String>,
+}
+
+/// What is wanted of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// It shall run.
+    Run {
+        /// Where, if it is not somewhere already.
+        site: Site,
+        /// The revision of its files.
+        revision: String,
+        /// Whether it is replaced after a lease.
+        replace_after_lease: bool,
+    },
+    /// It shall run, but something that it needs is missing or wrong; what runs is left alone.
+    Blocked(Failure),
+    /// It shall go.
+    Gone(Reason),
+}
+
+/// What an instance does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Write down what was seen or decided, then decide again.
+    Record(Event),
+    /// Create the Exporter.
+    Create,
+    /// Write the chosen host on the Exporter.
+    Grant(Grant),
+    /// Connect, write config and quadlets, make the volume: those of the steps that are not done.
+    Write,
+    /// Start the units.
+    Start,
+    /// Write the host on the Exporter.
+    Annotate,
+    /// Disable the Exporter.
+    Disable,
+    /// Undo what is on the host: those of the steps that are not done.
+    Undo,
+    /// Remove the finalizer, delete the Exporter.
+    Delete,
+    /// Nothing until something changes.
+    Wait(Waiting),
+    /// Nothing ever more.
+    Forget,
+}
+
+/// What an instance waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// For Jumpstarter's credential and endpoint.
+    Credentials,
+    /// For this lease to be over.
+    Lease(String),
+    /// For somebody to mend this.
+    Blocked(Failure),
+    /// For nothing: all is as wanted.
+    Steady,
+}
+
+/// What `instance` does next, `seen` being its Exporter if that exists.
+#[must_use]
+pub fn decide(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Next {
+    if matches!(instance, Instance::Deleted(_)) {
+        return Next::Forget;
+    }
+    if let Some(event) = news_of_lease(instance, seen) {
+        return Next::Record(event);
+    }
+    if let Instance::Draining(draining) = instance {
+        return drain(draining, seen);
+    }
+    if let Some(reason) = reason_to_go(instance, seen, wanted) {
+        return Next::Record(Event::Moved(Transition::Drained(reason)));
+    }
+    match instance {
+        Instance::Pending(pending) => match (&pending.about.uid, seen) {
+            (Some(_), Some(seen)) => await_credentials(seen, wanted),
+            _ => Next::Create,
+        },
+        Instance::Credentialed(credentialed) => write(credentialed, wanted),
+        Instance::Written(_) => revised(instance, wanted).unwrap_or(Next::Start),
+        Instance::Started(_) => revised(instance, wanted).unwrap_or(Next::Annotate),
+        Instance::Annotated(_) => revised(instance, wanted).unwrap_or(Next::Wait(match wanted {
+            Wanted::Blocked(failure) => Waiting::Blocked(failure.clone()),
+            _ => Waiting::Steady,
+        })),
+        Instance::Draining(_) | Instance::Deleted(_) => Next::Forget,
+    }
+}
+
+fn news_of_lease(instance: &Instance, seen: Option<&Seen>) -> Option<Event> {
+    let known = instance.progress().lease.as_ref();
+    match (known, seen?.lease.as_ref()) {
+        (known, Some(lease)) if known != Some(lease) => Some(Event::Leased {
+            lease: lease.clone(),
+        }),
+        (Some(_), None) => Some(Event::Unleased),
+        _ => None,
+    }
+}
+
+fn reason_to_go(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Option<Reason> {
+    let created = instance.about().uid.is_some();
+    let progress = instance.progress();
+    match (seen, wanted) {
+        (_, Wanted::Gone(reason)) => Some(reason.clone()),
+        (None, _) if created => Some(Reason::ExporterDeleted),
+        (Some(seen), _) if seen.deleting => Some(Reason::ExporterDeleted),
+        (Some(seen), _) if !seen.enabled && seen.lease.is_none() => Some(Reason::Disabled),
+        (
+            Some(seen),
+            Wanted::Run {
+                site,
+                replace_after_lease,
+                ..
+            },
+        ) if seen.lease.is_none() => {
+            let moved = instance
+                .site()
+                .is_some_and(|at| at.host != site.host || at.port != site.port);
+            if moved {
+                Some(Reason::HostChanged)
+            } else if *replace_after_lease && progress.served && !seen.online {
+                Some(Reason::LeaseServed)
+            } else {
+                None
+            }
+        }
+        _ => None,
+    }
+}
+
+fn await_credentials(seen: &Seen, wanted: &Wanted) -> Next {
+    match (&seen.credential, &seen.endpoint, wanted) {
+        (_, _, Wanted::Blocked(failure)) => Next::Wait(Waiting::Blocked(failure.clone())),
+        (Some(credential), Some(endpoint), Wanted::Run { site, .. }) => Next::Grant(Grant {
+            endpoint: endpoint.clone(),
+            credential: credential.clone(),
+            site: site.clone(),
+        }),
+        _ => Next::Wait(Waiting::Credentials),
+    }
+}
+
+fn write(credentialed: &In<Credentialed>, wanted: &Wanted) -> Next {
+    match wanted {
+        Wanted::Blocked(failure) => Next::Wait(Waiting::Blocked(failure.clone())),
+        _ => match &credentialed.progress.lease {
+            // Units that run under a user's hands are restarted when the lease is over.
+            Some(lease) if credentialed.state.restart => Next::Wait(Waiting::Lease(lease.clone())),
+            _ => Next::Write,
+        },
+    }
+}
+
+fn revised(instance: &Instance, wanted: &Wanted) -> Option<Next> {
+    let Wanted::Run { revision, .. } = wanted else {
+        return None;
+    };
+    let old = instance.revision()? != revision;
+    (old && instance.progress().lease.is_none()).then(|| {
+        Next::Record(Event::Moved(Transition::Revised(Revised {
+            revision: revision.clone(),
+        })))
+    })
+}
+
+fn drain(draining: &In<Draining>, seen: Option<&Seen>) -> Next {
+    let progress = &draining.progress;
+    if let Some(seen) = seen {
+        if let (Some(reason), None) = (&seen.waived, &progress.waived) {
+            return Next::Record(Event::Waived {
+                reason: reason.clone(),
+            });
+        }
+        // A terminating Exporter is still leased out unless it is disabled.
+        if seen.enabled && !progress.has_done(Step::Disable) {
+            return Next::Disable;
+        }
+        if let (Some(lease), None) = (&seen.lease, &progress.waived) {
+            return Next::Wait(Waiting::Lease(lease.clone()));
+        }
+    }
+    let undone = draining.state.site.is_none() || progress.has_done(Step::Reload);
+    if undone || progress.waived.is_some() {
+        Next::Delete
+    } else {
+        Next::Undo
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::instance::fixtures::{events_to, fold, grant, in_state, site};
+    use crate::instance::{FailureClass, State};
+    use proptest::prelude::*;
+
+    fn seen() -> Seen {
+        Seen {
+            uid: "uid-x1".into(),
+            enabled: true,
+            credential: Some("pool-x1-exporter".into()),
+            endpoint: Some("jumpstarter:8082".into()),
+            ..Seen::default()
+        }
+    }
+
+    fn run() -> Wanted {
+        Wanted::Run {
+            site: site(),
+            revision: "r1".into(),
+            replace_after_lease: true,
+        }
+    }
+
+    fn drained(reason: Reason) -> Next {
+        Next::Record(Event::Moved(Transition::Drained(reason)))
+    }
+
+    fn step_done(state: State, steps: &[Step]) -> Instance {
+        let mut events = events_to(state);
+        events.extend(steps.iter().map(|step| Event::StepSucceeded {
+            step: *step,
+            changed: true,
+            detail: String::new(),
+        }));
+        fold(&events)
+    }
+
+    #[test]
+    fn each_state_has_its_step() {
+        let cases = [
+            (State::Pending, Next::Grant(grant())),
+            (State::Credentialed, Next::Write),
+            (State::Written, Next::Start),
+            (State::Started, Next::Annotate),
+            (State::Annotated, Next::Wait(Waiting::Steady)),
+            (State::Draining, Next::Disable),
+            (State::Deleted, Next::Forget),
+        ];
+        for (state, next) in cases {
+            assert_eq!(
+                decide(&in_state(state), Some(&seen()), &run()),
+                next,
+                "{state}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_journaled_is_created_under_that_name() {
+        let planned = fold(&events_to(State::Pending)[..1]);
+        assert_eq!(decide(&planned, None, &run()), Next::Create);
+        // Also if the create went through and its answer was lost.
+        assert_eq!(decide(&planned, Some(&seen()), &run()), Next::Create);
+    }
+
+    #[test]
+    fn without_credentials_or_endpoint_it_waits() {
+        for part in [
+            Seen {
+                credential: None,
+                ..seen()
+            },
+            Seen {
+                endpoint: None,
+                ..seen()
+            },
+        ] {
+            let next = decide(&in_state(State::Pending), Some(&part), &run());
+            assert_eq!(next, Next::Wait(Waiting::Credentials));
+        }
+    }
+
+    #[test]
+    fn an_exporter_that_is_gone_or_going_is_drained() {
+        for state in [
+            State::Pending,
+            State::Credentialed,
+            State::Written,
+            State::Annotated,
+        ] {
+            let going = Seen {
+                deleting: true,
+                ..seen()
+            };
+            let next = decide(&in_state(state), Some(&going), &run());
+            assert_eq!(next, drained(Reason::ExporterDeleted));
+            assert_eq!(
+                decide(&in_state(state), None, &run()),
+                drained(Reason::ExporterDeleted)
+            );
+        }
+    }
+
+    #[test]
+    fn a_drain_disables_waits_for_the_lease_undoes_and_deletes() {
+        let leased = Seen {
+            lease: Some("l1".into()),
+            ..seen()
+        };
+        let mut events = events_to(State::Draining);
+        events.push(Event::Leased { lease: "l1".into() });
+        assert_eq!(decide(&fold(&events), Some(&leased), &run()), Next::Disable);
+
+        events.push(Event::StepSucceeded {
+            step: Step::Disable,
+            changed: true,
+            detail: String::new(),
+        });
+        let disabled = Seen {
+            enabled: false,
+            ..leased
+        };
+        assert_eq!(
+            decide(&fold(&events), Some(&disabled), &run()),
+            Next::Wait(Waiting::Lease("l1".into()))
+        );
+
+        let over = Seen {
+            lease: None,
+            ..disabled
+        };
+        events.push(Event::Unleased);
+        assert_eq!(decide(&fold(&events), Some(&over), &run()), Next::Undo);
+        let undone = step_done(State::Draining, &[Step::Disable, Step::Stop, Step::Reload]);
+        assert_eq!(decide(&undone, Some(&over), &run()), Next::Delete);
+    }
+
+    #[test]
+    fn a_waived_teardown_deletes_without_undoing() {
+        let waived = Seen {
+            enabled: false,
+            waived: Some("the host burned down".into()),
+            ..seen()
+        };
+        let draining = in_state(State::Draining);
+        let event = Event::Waived {
+            reason: "the host burned down".into(),
+        };
+        assert_eq!(
+            decide(&draining, Some(&waived), &run()),
+            Next::Record(event.clone())
+        );
+        let draining = Instance::fold(Some(draining), &event).unwrap();
+        assert_eq!(decide(&draining, Some(&waived), &run()), Next::Delete);
+    }
+
+    #[test]
+    fn a_new_revision_waits_for_the_lease() {
+        let newer = Wanted::Run {
+            site: site(),
+            revision: "r2".into(),
+            replace_after_lease: true,
+        };
+        let revised = Event::Moved(Transition::Revised(Revised {
+            revision: "r2".into(),
+        }));
+        let online = Seen {
+            online: true,
+            ..seen()
+        };
+        let annotated = in_state(State::Annotated);
+        assert_eq!(
+            decide(&annotated, Some(&online), &newer),
+            Next::Record(revised)
+        );
+
+        let leased = Seen {
+            lease: Some("l1".into()),
+            ..online
+        };
+        let held = Instance::fold(Some(annotated), &Event::Leased { lease: "l1".into() }).unwrap();
+        assert_eq!(
+            decide(&held, Some(&leased), &newer),
+            Next::Wait(Waiting::Steady)
+        );
+    }
+
+    #[test]
+    fn a_served_exporter_is_replaced_once_it_is_offline() {
+        let mut events = events_to(State::Annotated);
+        events.extend([Event::Leased { lease: "l1".into() }, Event::Unleased]);
+        let served = fold(&events);
+        let online = Seen {
+            online: true,
+            ..seen()
+        };
+        assert_eq!(
+            decide(&served, Some(&online), &run()),
+            Next::Wait(Waiting::Steady)
+        );
+        assert_eq!(
+            decide(&served, Some(&seen()), &run()),
+            drained(Reason::LeaseServed)
+        );
+        let reuse = Wanted::Run {
+            site: site(),
+            revision: "r1".into(),
+            replace_after_lease: false,
+        };
+        assert_eq!(
+            decide(&served, Some(&seen()), &reuse),
+            Next::Wait(Waiting::Steady)
+        );
+    }
+
+    #[test]
+    fn what_is_missing_blocks_what_is_to_come_and_leaves_what_runs() {
+        let failure = Failure::new(FailureClass::CaBundleMissing, "no ConfigMap");
+        let blocked = Wanted::Blocked(failure.clone());
+        for state in [State::Pending, State::Credentialed, State::Annotated] {
+            let next = decide(&in_state(state), Some(&seen()), &blocked);
+            assert_eq!(
+                next,
+                Next::Wait(Waiting::Blocked(failure.clone())),
+                "{state}"
+            );
+        }
+    }
+
+    fn any_seen() -> impl Strategy<Value = Option<Seen>> {
+        let one = (
+            any::<(bool, bool, bool, bool)>(),
+            any::<(bool, bool, bool)>(),
+        )
+            .prop_map(|(a, b)| Seen {
+                uid: "uid-x1".into(),
+                deleting: a.0,
+                enabled: a.1,
+                credential: a.2.then(|| "pool-x1-exporter".into()),
+                endpoint: a.3.then(|| "jumpstarter:8082".into()),
+                lease: b.0.then(|| "l1".into()),
+                online: b.1,
+                waived: b.2.then(|| "gone".into()),
+            });
+        prop::option::of(one)
+    }
+
+    fn any_wanted() -> impl Strategy<Value = Wanted> {
+        prop_oneof![
+            Just(run()),
+            Just(Wanted::Blocked(Failure::new(
+                FailureClass::ClassMissing,
+                "none"
+            ))),
+            Just(Wanted::Gone(Reason::ScaledDown)),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is seen and wanted, what is recorded can be folded, and recording comes to an end.
+        #[test]
+        fn recording_settles(state in prop::sample::select(State::ALL), seen in any_seen(), wanted in any_wanted()) {
+            let mut instance = in_state(state);
+            for _ in 0..5 {
+                match decide(&instance, seen.as_ref(), &wanted) {
+                    Next::Record(event) => instance = Instance::fold(Some(instance), &event).unwrap(),
+                    _ => return Ok(()),
+                }
+            }
+            prop_assert!(false, "still recording in {}", instance.state());
+        }
+
+        /// The host of a leased exporter is never touched, unless its teardown was waived.
+        #[test]
+        fn nothing_is_undone_under_a_lease(state in prop::sample::select(State::ALL), seen in any_seen(), wanted in any_wanted()) {
+            let leased = seen.as_ref().is_some_and(|seen| seen.lease.is_some());
+            let next = decide(&in_state(state), seen.as_ref(), &wanted);
+            prop_assert!(!(leased && next == Next::Undo));
+        }
+    }
+}
