@@ -364,12 +364,6 @@ impl Controller {
         self.ended().await
     }
 
-    /// SIGKILL, as the kernel's out-of-memory killer does it.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
     /// Waits for its end; returns the exit code, `None` if a signal ended it.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         let deadline = Instant::now() + DEADLINE;
