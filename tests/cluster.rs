@@ -150,7 +150,8 @@ async fn an_exporter_is_written_beside_others() {
     )
     .await;
     let others = tokio::spawn(async move {
-        for turn in 0..20 {
+        // Fewer than the tries that a patch has: each can spoil one.
+        for turn in 0..8 {
             merge(
                 &api,
                 json!({"metadata": {"annotations": {"turn": turn.to_string()}}}),
@@ -182,7 +183,7 @@ async fn an_exporter_is_written_beside_others() {
     others.await.unwrap();
     let now = cluster.get_exporter("e").await.unwrap();
     let (theirs, ours) = (&now.annotations()["turn"], &now.annotations()["ours"]);
-    assert_eq!((theirs.as_str(), ours.as_str()), ("19", "5"));
+    assert_eq!((theirs.as_str(), ours.as_str()), ("7", "5"));
     merge(&lab.admin(), json!({"metadata": {"finalizers": null}})).await;
 }
 
