@@ -8,12 +8,12 @@
     clippy::indexing_slicing
 )]
 
-mod lab;
+mod namespace;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::DeleteParams;
-use lab::{Lab, eventually, in_time};
+use namespace::{Lab, eventually, in_time};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::Stdio;

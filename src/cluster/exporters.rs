@@ -7,9 +7,13 @@ use crate::controller::ports::{ClusterError, ExporterPatch};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// How often a change of the finalizers is tried against others who write the same Exporter.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 10;
+/// The pause after the first lost race; it doubles, up to a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 fn subject(namespace: &str, name: &str) -> String {
     format!("Exporter {namespace}/{name}")
@@ -82,7 +86,7 @@ pub(super) async fn patch(
         return send(api, &object, name, body(patch, None)).await;
     };
     let mut result = Err(ClusterError::Conflict(object.clone()));
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         let current = bounded(&object, name, api.get(name)).await?;
         if current.uid().as_deref() != Some(patch.uid.as_str()) {
             return Err(ClusterError::Conflict(object));
@@ -95,6 +99,8 @@ pub(super) async fn patch(
         if !matches!(result, Err(ClusterError::Conflict(_))) {
             break;
         }
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(attempt);
+        sleep(pause.min(Duration::from_secs(1))).await;
     }
     result
 }

@@ -132,11 +132,11 @@ impl Candidate {
                 return None;
             }
             Ok(Err(AttemptError::Api(error))) => {
-                self.say(format!("{}; trying again", with_causes(&error)));
+                self.complain(format!("{}; trying again", with_causes(&error)));
                 self.timing.retry_period
             }
             Err(_) => {
-                self.say("the API server gives no answer; trying again".to_owned());
+                self.complain("the API server gives no answer; trying again".to_owned());
                 Duration::ZERO
             }
         };
@@ -165,10 +165,11 @@ impl Candidate {
             (Decision::Wait, current) => {
                 let holder = current.and_then(|l| l.spec).and_then(|s| s.holder_identity);
                 let holder = holder.unwrap_or_default();
-                self.say(format!(
-                    "waiting for the Lease {}, which {holder} holds",
-                    self.name
-                ));
+                let text = format!("waiting for the Lease {}, which {holder} holds", self.name);
+                if self.said != text {
+                    info!("{text}");
+                    self.said = text;
+                }
                 return Ok(None);
             }
             (Decision::Take { epoch }, Some(lease)) => self.replace(lease, epoch, true).await?,
@@ -263,7 +264,7 @@ impl Candidate {
         self.timing.retry_period + self.timing.retry_period * part / 1000
     }
 
-    fn say(&mut self, text: String) {
+    fn complain(&mut self, text: String) {
         if self.said != text {
             warn!("leader election: {text}");
             self.said = text;
