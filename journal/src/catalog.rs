@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{self, Disk, DiskFile, WholeError};
 use crate::error::{Damage, OpenError};
 use crate::hash::ChainHash;
 use crate::segment::{FileId, HEADER_BYTES, Header, HeaderError};
@@ -40,10 +40,12 @@ impl Segment {
     }
 
     /// Puts a new segment with nothing but its header in place, and makes that durable.
-    pub(crate) fn create(disk: &dyn Disk, folder: &Path, header: Header) -> std::io::Result<Self> {
-        let path = header.id.path(folder);
-        crate::disk::write_whole(disk, &path, &header.encode())?;
-        let file = disk.open(&path)?;
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        folder: &Path,
+        header: Header,
+    ) -> Result<Self, WholeError> {
+        let file = disk::write_whole(disk, &header.id.path(folder), &header.encode())?;
         Ok(Self::new(file, header, HEADER_BYTES as u64))
     }
 

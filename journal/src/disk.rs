@@ -83,23 +83,49 @@ impl Disk for RealDisk {
 /// The suffix of files that are not complete yet. Any that `open` finds are remains of a crash.
 pub(crate) const UNFINISHED: &str = "tmp";
 
-/// Puts a whole file in place: after a crash it is there with all of `bytes`, or not at all.
-pub(crate) fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension(UNFINISHED);
-    let written =
-        write_synced(disk, &unfinished, bytes).and_then(|()| disk.rename(&unfinished, path));
-    if let Err(error) = written {
-        // What is left behind would only be in the way of the next attempt.
-        let _ = disk.remove(&unfinished);
-        return Err(error);
-    }
-    path.parent().map_or(Ok(()), |folder| disk.sync_dir(folder))
+/// Why a whole file was not put in place.
+#[derive(Debug)]
+pub(crate) enum WholeError {
+    /// Everything is as it was.
+    Unchanged(io::Error),
+    /// The file is in place, but a power cut may undo that.
+    Unsettled(io::Error),
 }
 
-fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+impl From<WholeError> for io::Error {
+    fn from(error: WholeError) -> Self {
+        let (WholeError::Unchanged(error) | WholeError::Unsettled(error)) = error;
+        error
+    }
+}
+
+/// Puts a whole file in place: after a crash it is there with all of `bytes`, or not at all.
+pub(crate) fn write_whole(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<DiskFile, WholeError> {
+    let unfinished = path.with_extension(UNFINISHED);
+    let written = write_synced(disk, &unfinished, bytes)
+        .and_then(|file| disk.rename(&unfinished, path).map(|()| file));
+    let file = written.map_err(|error| {
+        // What is left behind would only be in the way of the next attempt.
+        let _ = disk.remove(&unfinished);
+        WholeError::Unchanged(error)
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    disk.sync_dir(folder).map_err(WholeError::Unsettled)?;
+    Ok(DiskFile {
+        path: path.into(),
+        ..file
+    })
+}
+
+fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<DiskFile> {
     let file = disk.create(path)?;
     disk.write_at(&file, bytes, 0)?;
-    disk.sync(&file)
+    disk.sync(&file)?;
+    Ok(file)
 }
 
 /// Creates a folder and makes its entry in the parent durable.

@@ -51,7 +51,10 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, mark: &Mark) -> io::Result<()>
     bytes.extend_from_slice(mark.head.hash.as_bytes());
     bytes.extend_from_slice(&mark.active.to_le_bytes());
     seal(&mut bytes, 0);
+    // Without its place in the folder settled it is the old file or the new one: both are right.
     write_whole(disk, path, &bytes)
+        .map(drop)
+        .map_err(io::Error::from)
 }
 
 pub(crate) fn read(path: &Path) -> io::Result<MarkFile> {

@@ -45,7 +45,6 @@ mod chain;
 mod codec;
 mod disk;
 mod error;
-mod fill;
 mod frame;
 mod hash;
 mod head;
@@ -58,8 +57,9 @@ mod recover;
 mod report;
 mod scan;
 mod segment;
+#[cfg(test)]
+mod simulation;
 mod store;
-mod tail_check;
 mod trace;
 mod verify;
 mod writer;

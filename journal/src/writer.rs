@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::Expected;
 use crate::catalog::{Catalog, Segment};
 use crate::chain::{RecordNote, advance};
+use crate::disk::WholeError;
 use crate::error::AppendError;
 use crate::frame::{self, Record};
 use crate::head::{self, Head, Mark};
@@ -377,14 +378,9 @@ impl Writer {
         self.store.head.send_replace(self.head);
     }
 
-    /// Seals the segment and begins the next one. On failure the old one just grows further.
+    /// Seals the segment and begins the next one. If there is no room for that, the old one just
+    /// grows further.
     fn rotate(&mut self) {
-        if let Err(error) = self.try_rotate() {
-            tracing::warn!(%error, "journal segment not sealed, will try again");
-        }
-    }
-
-    fn try_rotate(&mut self) -> io::Result<()> {
         let header = Header {
             kind: self.store.kind.clone(),
             id: FileId {
@@ -394,18 +390,32 @@ impl Writer {
             previous: self.head.hash,
         };
         let folder = self.store.layout.segments();
-        let segment = Arc::new(Segment::create(&*self.store.disk, &folder, header)?);
+        let segment = match Segment::create(&*self.store.disk, &folder, header) {
+            Ok(segment) => Arc::new(segment),
+            Err(WholeError::Unchanged(error)) => {
+                tracing::warn!(%error, "journal segment not sealed, will try again");
+                return;
+            }
+            Err(WholeError::Unsettled(error)) => {
+                // Whichever segment were written to now, a power cut could leave the other one.
+                self.stop(&format!("a new segment's folder was not synced: {error}"));
+                return;
+            }
+        };
         self.segment = Arc::clone(&segment);
-        let mut catalog = self
-            .store
-            .catalog
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut segments = catalog.segments.clone();
-        segments.push(segment);
-        *catalog = Arc::new(Catalog { segments });
-        drop(catalog);
-        self.write_mark()
+        {
+            let mut catalog = self
+                .store
+                .catalog
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            let mut segments = catalog.segments.clone();
+            segments.push(segment);
+            *catalog = Arc::new(Catalog { segments });
+        }
+        if let Err(error) = self.write_mark() {
+            tracing::warn!(%error, "journal HEAD not written, the next segment will try again");
+        }
     }
 
     fn write_mark(&self) -> io::Result<()> {
