@@ -51,8 +51,11 @@ pub struct Options {
     #[arg(long)]
     ready_file: Option<PathBuf>,
     /// Only this namespace; all if absent
-    #[arg(long)]
+    #[arg(long, conflicts_with = "except")]
     namespace: Option<String>,
+    /// Without --namespace: leave those alone that begin with this, they have their own controller
+    #[arg(long, default_value = "standins-")]
+    except: String,
 }
 
 /// Why the program ended.
@@ -123,6 +126,7 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
         endpoint: options.endpoint,
         tick: options.tick,
         offline_after: options.offline_after,
+        except: options.namespace.is_none().then_some(options.except),
         signer: Signer::new(options.signing_key),
     };
     let (synced, is_synced) = oneshot::channel();

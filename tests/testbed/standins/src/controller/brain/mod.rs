@@ -30,6 +30,8 @@ pub struct Settings {
     pub tick: Duration,
     /// After this long without a sign of life an exporter counts as lost.
     pub offline_after: Duration,
+    /// Namespaces that begin with this have another controller.
+    pub except: Option<String>,
     /// Makes tokens.
     pub signer: Signer,
 }

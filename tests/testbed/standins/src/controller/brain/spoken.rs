@@ -8,7 +8,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::written::subject;
+use super::written::{reason, subject};
 use super::{Brain, Item, Peer};
 use crate::controller::control::{Connected, Question};
 use crate::controller::exporter_rules;
@@ -105,7 +105,12 @@ impl Brain {
             _ => None,
         };
         if let Err(error) = self.welcome(&key, registration).await {
-            log(&format!("registration of {}/{}: {error}", key.0, key.1));
+            log(&format!(
+                "registration of {}/{}: {}",
+                key.0,
+                key.1,
+                reason(&error)
+            ));
             // Without a peer its connection ends, and the exporter comes again.
             self.peers.remove(&key);
             return;
@@ -201,7 +206,12 @@ impl Brain {
             .write_exporter_status(&key, &exporter.status, &status)
             .await
         {
-            log(&format!("status of {}/{}: {error}", key.0, key.1));
+            log(&format!(
+                "status of {}/{}: {}",
+                key.0,
+                key.1,
+                reason(&error)
+            ));
         }
     }
 

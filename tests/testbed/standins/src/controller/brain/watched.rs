@@ -8,6 +8,12 @@ use crate::controller::objects::{Exporter, Lease};
 use crate::controller::store::{Key, key};
 
 impl Brain {
+    /// Whether this controller looks after the namespace.
+    fn is_mine(&self, (namespace, _): &Key) -> bool {
+        let except = self.settings.except.as_ref();
+        !except.is_some_and(|prefix| namespace.starts_with(prefix.as_str()))
+    }
+
     pub(super) fn exporter_event(&mut self, event: Event<Exporter>) {
         match event {
             Event::Init => self.exporters.begin_list(),
@@ -33,7 +39,7 @@ impl Brain {
 
     pub(super) fn put_exporter(&mut self, exporter: Exporter) {
         let key = key(&exporter);
-        if self.exporters.put(exporter) {
+        if self.is_mine(&key) && self.exporters.put(exporter) {
             self.touch_waiting_leases(&key.0);
             self.due.insert(Item::Exporter(key));
         }
@@ -72,7 +78,7 @@ impl Brain {
         let exporter = lease
             .exporter()
             .map(|name| (key.0.clone(), name.to_owned()));
-        if self.leases.put(lease) {
+        if self.is_mine(&key) && self.leases.put(lease) {
             self.due.extend(exporter.map(Item::Exporter));
             self.due.insert(Item::Lease(key));
         }

@@ -39,7 +39,7 @@ impl Brain {
             // Deleted in the meantime: the watch will tell.
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => {
-                log(&format!("{item:?}: {error}"));
+                log(&format!("{item:?}: {}", reason(&error)));
                 self.later(RETRY, item);
             }
             Ok(()) => {}
@@ -90,7 +90,7 @@ impl Brain {
         old: &ExporterStatus,
         new: &ExporterStatus,
     ) -> kube::Result<()> {
-        let Some(patch) = status_patch(old, new) else {
+        let Some(patch) = status_patch(old, new, &[]) else {
             return Ok(());
         };
         let api: Api<Exporter> = self.api(&key.0);
@@ -178,7 +178,7 @@ impl Brain {
             self.later(delay, Item::Lease(key.clone()));
         }
         let status = lease_rules::decided(&lease, &decision, now);
-        let Some(patch) = status_patch(&lease.status, &status) else {
+        let Some(patch) = status_patch(&lease.status, &status, &["ended"]) else {
             return self.label_ended(key, &lease).await;
         };
         log(&format!("lease {}/{}: {decision:?}", key.0, key.1));
@@ -231,6 +231,14 @@ impl Brain {
         let status = exporter_rules::seen(&exporter, now());
         self.write_exporter_status(key, &exporter.status, &status)
             .await
+    }
+}
+
+/// An error in one line: the API server's own words if they are its.
+pub(super) fn reason(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
     }
 }
 
