@@ -334,13 +334,20 @@ async fn a_whole_life() {
     let exporter: Exporter = lab.wait("the leave", "x1", left).await;
     assert!(exporter.status.devices.is_none());
 
-    // Started again it serves the second lease, and a new controller finds both.
-    let jmp = lab.start_exporter(&config);
-    lab.wait("the second lease", "x1", |x: &Exporter| holds(x, "second"))
+    // Started again it serves the second lease, and goes on through a restart of the controller.
+    let mut jmp = lab.start_exporter(&config);
+    let exporter: Exporter = lab
+        .wait("the second lease", "x1", |x: &Exporter| holds(x, "second"))
         .await;
     lab.controller = None;
     std::fs::remove_file(lab.folder.path().join("ready")).unwrap();
     lab.start_controller().await;
+    let seen_again =
+        |x: &Exporter| holds(x, "second") && x.status.last_seen > exporter.status.last_seen;
+    lab.wait("the exporter is back", "x1", seen_again).await;
+    assert!(jmp.0.try_wait().unwrap().is_none(), "the exporter ended");
+
+    // Killed, it is lost, and keeps its lease.
     drop(jmp);
     let lost = |x: &Exporter| online(x) == ("False", "Seen") && holds_lease(x, "second");
     let exporter: Exporter = lab.wait("the loss", "x1", lost).await;

@@ -112,16 +112,6 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
     let opaque = watcher::Config::default().fields("type=Opaque");
     watch::<Secret>(&client, &options, opaque, &feed, Input::Secret);
 
-    let listener = bind(options.listen).await?;
-    let (events, peer_events) = mpsc::channel(1024);
-    tokio::spawn(peers::accept(listener, options.keepalive, events));
-    forward(peer_events, feed.clone(), Input::Peer);
-    if let Some(address) = options.control {
-        let (questions, asked) = mpsc::channel(16);
-        tokio::spawn(control::serve(bind(address).await?, questions));
-        forward(asked, feed.clone(), Input::Question);
-    }
-
     let settings = Settings {
         endpoint: options.endpoint,
         tick: options.tick,
@@ -136,6 +126,17 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     }
+    // Only now: an exporter that isn't known yet would be refused, and end.
+    let listener = bind(options.listen).await?;
+    let (events, peer_events) = mpsc::channel(1024);
+    tokio::spawn(peers::accept(listener, options.keepalive, events));
+    forward(peer_events, feed.clone(), Input::Peer);
+    if let Some(address) = options.control {
+        let (questions, asked) = mpsc::channel(16);
+        tokio::spawn(control::serve(bind(address).await?, questions));
+        forward(asked, feed.clone(), Input::Question);
+    }
+
     log(&format!("serving exporters on {}", options.listen));
     if let Some(path) = &options.ready_file {
         tokio::fs::write(path, "ready\n")
