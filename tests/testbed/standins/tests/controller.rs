@@ -2,7 +2,12 @@
 //!
 //! Needs the testbed's control plane: `TESTBED_KUBECONFIG` names its admin
 //! kubeconfig. Run with `--ignored`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::fmt::Debug;
 use std::net::TcpListener;
@@ -245,126 +250,23 @@ fn online(exporter: &Exporter) -> (&str, &str) {
     })
 }
 
-fn holds(exporter: &Exporter, lease: &str) -> bool {
-    exporter.status.lease_ref == Some(NameRef { name: lease.into() })
-        && exporter.status.exporter_status.as_deref() == Some("LeaseReady")
-}
-
 /// Credentials, registration, leases one after the other, and an end, in the order of a life.
 #[tokio::test]
 #[ignore = "needs the testbed's control plane"]
 async fn a_whole_life() {
     let mut lab = Lab::new().await;
-    lab.create_exporter("x1").await;
-    let old_token = lab.token("x1").await;
-    let exporter: Exporter = lab
-        .wait("endpoint", "x1", |x: &Exporter| x.status.endpoint.is_some())
-        .await;
-    assert_eq!(
-        exporter.status.credential,
-        Some(NameRef {
-            name: "x1-exporter".into()
-        })
-    );
-    assert_eq!(online(&exporter), ("False", "Seen"));
-
-    // A lease that matches nothing ends; one whose exporter is away waits.
-    lab.create_lease("nothing", "z").await;
-    let ended = |lease: &Lease| lease.is_ended() && lease.metadata.labels.is_some();
-    let nothing: Lease = lab.wait("an ended lease", "nothing", ended).await;
-    assert_eq!(reason(&nothing, "Unsatisfiable"), Some("NoAccess"));
-    lab.create_lease("first", "a").await;
-    let waits = |lease: &Lease| reason(lease, "Pending") == Some("Offline");
-    lab.wait("a waiting lease", "first", waits).await;
-
-    // A token that was deleted comes anew, and the old one is still good.
-    let secrets: Api<Secret> = lab.api();
-    secrets
-        .delete("x1-exporter", &DeleteParams::default())
-        .await
-        .unwrap();
-    until("a new token", async || {
-        (lab.token("x1").await != old_token).then_some(())
-    })
-    .await;
-    let config = lab.write_config("x1", &old_token);
-    let mut jmp = lab.start_exporter(&config);
-    let exporter: Exporter = lab
-        .wait("the first lease", "x1", |x: &Exporter| holds(x, "first"))
-        .await;
-    assert!(exporter.has("Online") && exporter.has("Registered"));
-    let labels = exporter.metadata.labels.clone().unwrap();
-    assert_eq!(
-        labels.get("jumpstarter.dev/name").map(String::as_str),
-        Some("x1")
-    );
-    assert_eq!(labels.len(), 2, "the stale label is gone: {labels:?}");
-    let first: Lease = lab.api().get("first").await.unwrap();
-    assert!(is_true(&first.status.conditions, "Ready"));
-    assert_eq!(
-        first.metadata.owner_references,
-        Some(vec![exporter.owner()])
-    );
-
-    let report = format!("/exporters/{}/x1/report?fresh", lab.namespace);
-    let (status, body) = lab.get(&report).await;
-    assert_eq!(status, "HTTP/1.1 200 OK");
-    let report: Report = serde_json::from_str(&body).unwrap();
-    assert!(report.network_namespace.starts_with("net:["));
-    assert_eq!(
-        lab.get("/exporters/none/x9/report").await.0,
-        "HTTP/1.1 404 Not Found"
-    );
-
-    // The next lease waits; after the first one's end the exporter leaves.
-    lab.create_lease("second", "a").await;
-    let waits = |lease: &Lease| reason(lease, "Pending") == Some("NotAvailable");
-    lab.wait("the second lease waits", "second", waits).await;
-    let release = Patch::Merge(json!({ "spec": { "release": true } }));
-    let leases: Api<Lease> = lab.api();
-    leases
-        .patch("first", &PatchParams::default(), &release)
-        .await
-        .unwrap();
-    lab.wait("the first lease ended", "first", Lease::is_ended)
-        .await;
-    let exit = until("the exporter ends", async || jmp.0.try_wait().unwrap()).await;
-    assert_eq!(exit.code(), Some(0));
-    let left = |x: &Exporter| !x.has("Registered") && !x.has("Online");
-    let exporter: Exporter = lab.wait("the leave", "x1", left).await;
-    assert!(exporter.status.devices.is_none());
-
-    // Started again it serves the second lease, and goes on through a restart of the controller.
-    let mut jmp = lab.start_exporter(&config);
-    let exporter: Exporter = lab
-        .wait("the second lease", "x1", |x: &Exporter| holds(x, "second"))
-        .await;
-    lab.controller = None;
-    std::fs::remove_file(lab.folder.path().join("ready")).unwrap();
-    lab.start_controller().await;
-    let seen_again =
-        |x: &Exporter| holds(x, "second") && x.status.last_seen > exporter.status.last_seen;
-    lab.wait("the exporter is back", "x1", seen_again).await;
-    assert!(jmp.0.try_wait().unwrap().is_none(), "the exporter ended");
-
-    // Killed, it is lost, and keeps its lease.
-    drop(jmp);
-    let lost = |x: &Exporter| online(x) == ("False", "Seen") && holds_lease(x, "second");
-    let exporter: Exporter = lab.wait("the loss", "x1", lost).await;
-    assert!(
-        exporter
-            .status
-            .status_message
-            .unwrap()
-            .starts_with("Connection lost")
-    );
+    let config = lab.is_credentialed().await;
+    let jmp = lab.serves_the_first_lease(&config).await;
+    lab.leaves_after_it(jmp).await;
+    lab.resumes_the_second_lease(&config).await;
 
     // Its leases go with it.
     lab.api::<Exporter>()
         .delete("x1", &DeleteParams::default())
         .await
         .unwrap();
-    until("the leases are gone", async || {
+    let leases: Api<Lease> = lab.api();
+    until("the lease is gone", async || {
         leases
             .get_opt("second")
             .await
@@ -380,6 +282,127 @@ async fn a_whole_life() {
         .unwrap();
 }
 
-fn holds_lease(exporter: &Exporter, lease: &str) -> bool {
+impl Lab {
+    /// A new Exporter gets what it needs; returns the path of a config with its first token.
+    async fn is_credentialed(&self) -> PathBuf {
+        self.create_exporter("x1").await;
+        let old_token = self.token("x1").await;
+        let exporter: Exporter = self
+            .wait("endpoint", "x1", |x: &Exporter| x.status.endpoint.is_some())
+            .await;
+        assert_eq!(
+            exporter.status.credential,
+            Some(NameRef {
+                name: "x1-exporter".into()
+            })
+        );
+        assert_eq!(online(&exporter), ("False", "Seen"));
+
+        // A token that was deleted comes anew; the old one is still good, as its use shows.
+        let secrets: Api<Secret> = self.api();
+        secrets
+            .delete("x1-exporter", &DeleteParams::default())
+            .await
+            .unwrap();
+        until("a new token", async || {
+            (self.token("x1").await != old_token).then_some(())
+        })
+        .await;
+        self.write_config("x1", &old_token)
+    }
+
+    /// A lease that matches nothing ends; one whose exporter is away waits, and is served.
+    async fn serves_the_first_lease(&self, config: &PathBuf) -> Process {
+        self.create_lease("nothing", "z").await;
+        let ended = |lease: &Lease| lease.is_ended() && lease.metadata.labels.is_some();
+        let nothing: Lease = self.wait("an ended lease", "nothing", ended).await;
+        assert_eq!(reason(&nothing, "Unsatisfiable"), Some("NoAccess"));
+        self.create_lease("first", "a").await;
+        let waits = |lease: &Lease| reason(lease, "Pending") == Some("Offline");
+        self.wait("a waiting lease", "first", waits).await;
+
+        let jmp = self.start_exporter(config);
+        let exporter: Exporter = self
+            .wait("the first lease", "x1", |x: &Exporter| serves(x, "first"))
+            .await;
+        assert!(exporter.has("Online") && exporter.has("Registered"));
+        let labels = exporter.metadata.labels.clone().unwrap();
+        assert_eq!(
+            labels.get("jumpstarter.dev/name").map(String::as_str),
+            Some("x1")
+        );
+        assert_eq!(labels.len(), 2, "the stale label is gone: {labels:?}");
+        let first: Lease = self.api().get("first").await.unwrap();
+        assert!(is_true(&first.status.conditions, "Ready"));
+        assert_eq!(
+            first.metadata.owner_references,
+            Some(vec![exporter.owner()])
+        );
+
+        let path = format!("/exporters/{}/x1/report?fresh", self.namespace);
+        let (status, body) = self.get(&path).await;
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        let report: Report = serde_json::from_str(&body).unwrap();
+        assert!(report.network_namespace.starts_with("net:["));
+        assert_eq!(
+            self.get("/exporters/none/x9/report").await.0,
+            "HTTP/1.1 404 Not Found"
+        );
+        jmp
+    }
+
+    /// While a second lease waits the first one is released, and the process ends.
+    async fn leaves_after_it(&self, mut jmp: Process) {
+        self.create_lease("second", "a").await;
+        let waits = |lease: &Lease| reason(lease, "Pending") == Some("NotAvailable");
+        self.wait("the second lease waits", "second", waits).await;
+        let release = Patch::Merge(json!({ "spec": { "release": true } }));
+        let leases: Api<Lease> = self.api();
+        leases
+            .patch("first", &PatchParams::default(), &release)
+            .await
+            .unwrap();
+        self.wait("the first lease ended", "first", Lease::is_ended)
+            .await;
+        let exit = until("the exporter ends", async || jmp.0.try_wait().unwrap()).await;
+        assert_eq!(exit.code(), Some(0));
+        let left = |x: &Exporter| !x.has("Registered") && !x.has("Online");
+        let exporter: Exporter = self.wait("the leave", "x1", left).await;
+        assert!(exporter.status.devices.is_none());
+    }
+
+    /// Started again it serves the second lease, also through a restart of the
+    /// controller. Killed, it is lost, and keeps its lease.
+    async fn resumes_the_second_lease(&mut self, config: &PathBuf) {
+        let mut jmp = self.start_exporter(config);
+        let before: Exporter = self
+            .wait("the second lease", "x1", |x: &Exporter| serves(x, "second"))
+            .await;
+        self.controller = None;
+        std::fs::remove_file(self.folder.path().join("ready")).unwrap();
+        self.start_controller().await;
+        let is_back =
+            |x: &Exporter| serves(x, "second") && x.status.last_seen > before.status.last_seen;
+        self.wait("the exporter is back", "x1", is_back).await;
+        assert!(jmp.0.try_wait().unwrap().is_none(), "the exporter ended");
+
+        drop(jmp);
+        let lost = |x: &Exporter| online(x) == ("False", "Seen") && holds(x, "second");
+        let exporter: Exporter = self.wait("the loss", "x1", lost).await;
+        assert!(
+            exporter
+                .status
+                .status_message
+                .unwrap()
+                .starts_with("Connection lost")
+        );
+    }
+}
+
+fn holds(exporter: &Exporter, lease: &str) -> bool {
     exporter.status.lease_ref == Some(NameRef { name: lease.into() })
+}
+
+fn serves(exporter: &Exporter, lease: &str) -> bool {
+    holds(exporter, lease) && exporter.status.exporter_status.as_deref() == Some("LeaseReady")
 }

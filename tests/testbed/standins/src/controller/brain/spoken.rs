@@ -191,11 +191,10 @@ impl Brain {
                 if let Some(peer) = self.peers.get_mut(&key) {
                     peer.report = (*report).clone();
                 }
-                // The test may have stopped waiting.
-                let _ = self
-                    .questions
-                    .remove(&id)
-                    .map(|answer| answer.send(*report));
+                if let Some(answer) = self.questions.remove(&id) {
+                    // The test may have stopped waiting.
+                    let _ = answer.send(*report);
+                }
                 return;
             }
             FromExporter::Tick | FromExporter::Register { .. } | FromExporter::Resume { .. } => {

@@ -217,11 +217,8 @@ impl Brain {
 
     async fn sign_of_life(&mut self, key: &Key, connection: u64) -> kube::Result<()> {
         // A timer of a connection that is gone is let run out.
-        if !self
-            .peers
-            .get(key)
-            .is_some_and(|peer| peer.connection == connection)
-        {
+        let current = self.peers.get(key).map(|peer| peer.connection);
+        if current != Some(connection) {
             return Ok(());
         }
         self.later(self.settings.tick, Item::Seen(key.clone(), connection));
