@@ -103,10 +103,10 @@ fn is_offline(status: &ExporterStatus) -> bool {
     status.exporter_status.as_deref() == Some("Offline")
 }
 
-/// After a registration.
+/// After a registration. It is no sign of life: those are the reports that follow.
 #[must_use]
 pub fn registered(exporter: &Exporter, devices: Vec<Device>, now: Timestamp) -> ExporterStatus {
-    let mut status = seen(exporter, now);
+    let mut status = exporter.status.clone();
     status.devices = Some(devices);
     judge_registered(exporter, &mut status, now);
     status
@@ -226,6 +226,8 @@ mod tests {
 
         let status = registered(&with(status), Vec::new(), at(10));
         assert!(with(status.clone()).has("Registered"));
+        let silent = reconciled(&with(status.clone()), &facts(), at(10));
+        assert_eq!(online(&silent).2, "Never seen");
         let status = reported(&with(status), Available, "Available", at(10));
         assert_eq!(
             online(&status),

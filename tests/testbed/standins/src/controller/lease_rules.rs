@@ -107,7 +107,7 @@ fn candidates<'all>(
         return Ok(matching);
     };
     let is_named = |exporter: &&Exporter| exporter.metadata.name.as_deref() == Some(name);
-    if !exporters.iter().any(|exporter| is_named(exporter)) {
+    if !exporters.iter().any(is_named) {
         return Err(("ExporterNotFound", format!("Exporter {name} not found")));
     }
     matching.retain(is_named);

@@ -60,131 +60,68 @@ fn outcome(lease: &Lease, exporters: &[Exporter], leased: &[&str]) -> String {
 }
 
 #[test]
-fn assignment_follows_the_rules() {
-    let (x1, x2) = (exporter("x1", Available), exporter("x2", Available));
-    let offline = exporter("x1", Offline);
-    let busy = exporter("x1", LeaseReady);
-    let silent = {
-        let mut exporter = x1.clone();
-        exporter.status.exporter_status = None;
-        exporter
-    };
-    let terminating = {
-        let mut exporter = x1.clone();
-        exporter.metadata.deletion_timestamp = Some(Time(at(50)));
-        exporter
-    };
-    let table: &[(&str, Lease, Vec<Exporter>, &[&str], &str)] = &[
-        (
-            "free and ready",
-            lease("a"),
-            vec![x1.clone(), x2.clone()],
-            &[],
-            "x1",
-        ),
-        (
-            "the other one is free",
-            lease("a"),
-            vec![x1.clone(), x2.clone()],
-            &["x1"],
-            "x2",
-        ),
-        (
-            "no exporters",
-            lease("a"),
-            vec![],
-            &[],
-            "Unsatisfiable/NoAccess",
-        ),
-        (
-            "no match",
-            lease("b"),
-            vec![x1.clone()],
-            &[],
-            "Unsatisfiable/NoAccess",
-        ),
-        (
-            "disabled",
-            lease("a"),
-            vec![disabled(x1.clone())],
-            &[],
-            "Unsatisfiable/AllDisabled",
-        ),
-        (
-            "never seen",
-            lease("a"),
-            vec![never_seen()],
-            &[],
-            "Pending/Offline",
-        ),
-        (
-            "offline",
-            lease("a"),
-            vec![offline.clone()],
-            &[],
-            "Pending/Offline",
-        ),
-        (
-            "one offline, one disabled",
-            lease("a"),
-            vec![offline, disabled(x2.clone())],
-            &[],
-            "Pending/Offline",
-        ),
-        (
-            "leased",
-            lease("a"),
-            vec![x1.clone()],
-            &["x1"],
-            "Pending/NotAvailable",
-        ),
-        (
-            "between two leases",
-            lease("a"),
-            vec![busy],
-            &[],
-            "Pending/NotReady",
-        ),
-        (
-            "an old exporter without state",
-            lease("a"),
-            vec![silent],
-            &[],
-            "x1",
-        ),
-        ("being deleted", lease("a"), vec![terminating], &[], "x1"),
-        (
-            "by name",
-            named("x2", false),
-            vec![x1.clone(), x2],
-            &[],
-            "x2",
-        ),
-        (
-            "by an unknown name",
-            named("x9", false),
-            vec![x1.clone()],
-            &[],
-            "Unsatisfiable/ExporterNotFound",
-        ),
-        (
-            "by a disabled name",
-            named("x1", false),
-            vec![disabled(x1.clone())],
-            &[],
-            "Unsatisfiable/ExporterDisabled",
-        ),
-        (
-            "by a disabled name, allowed",
-            named("x1", true),
-            vec![disabled(x1)],
-            &[],
-            "x1",
-        ),
-    ];
-    for (case, lease, exporters, leased, expected) in table {
-        assert_eq!(outcome(lease, exporters, leased), *expected, "{case}");
-    }
+fn the_first_that_is_free_and_ready_is_taken() {
+    let both = [exporter("x1", Available), exporter("x2", Available)];
+    assert_eq!(outcome(&lease("a"), &both, &[]), "x1");
+    assert_eq!(outcome(&lease("a"), &both, &["x1"]), "x2");
+    assert_eq!(
+        outcome(&lease("a"), &both, &["x1", "x2"]),
+        "Pending/NotAvailable"
+    );
+}
+
+#[test]
+fn exporters_that_are_away_or_busy_are_waited_for() {
+    let one = |exporter: Exporter| outcome(&lease("a"), &[exporter], &[]);
+    assert_eq!(one(never_seen()), "Pending/Offline");
+    assert_eq!(one(exporter("x1", Offline)), "Pending/Offline");
+    assert_eq!(one(exporter("x1", LeaseReady)), "Pending/NotReady");
+    let away_and_disabled = [exporter("x1", Offline), disabled(exporter("x2", Available))];
+    assert_eq!(
+        outcome(&lease("a"), &away_and_disabled, &[]),
+        "Pending/Offline"
+    );
+}
+
+#[test]
+fn no_state_counts_as_ready_and_so_does_a_deletion() {
+    let mut silent = exporter("x1", Available);
+    silent.status.exporter_status = None;
+    assert_eq!(outcome(&lease("a"), &[silent], &[]), "x1");
+    let mut terminating = exporter("x1", Available);
+    terminating.metadata.deletion_timestamp = Some(Time(at(50)));
+    assert_eq!(outcome(&lease("a"), &[terminating], &[]), "x1");
+}
+
+#[test]
+fn nothing_to_wait_for_ends_the_lease() {
+    let x1 = exporter("x1", Available);
+    assert_eq!(outcome(&lease("a"), &[], &[]), "Unsatisfiable/NoAccess");
+    assert_eq!(
+        outcome(&lease("b"), std::slice::from_ref(&x1), &[]),
+        "Unsatisfiable/NoAccess"
+    );
+    assert_eq!(
+        outcome(&lease("a"), &[disabled(x1)], &[]),
+        "Unsatisfiable/AllDisabled"
+    );
+}
+
+#[test]
+fn an_exporter_can_be_asked_for_by_name() {
+    let x1 = exporter("x1", Available);
+    let both = [x1.clone(), exporter("x2", Available)];
+    assert_eq!(outcome(&named("x2", false), &both, &[]), "x2");
+    assert_eq!(
+        outcome(&named("x9", false), &both, &[]),
+        "Unsatisfiable/ExporterNotFound"
+    );
+    let off = [disabled(x1)];
+    assert_eq!(
+        outcome(&named("x1", false), &off, &[]),
+        "Unsatisfiable/ExporterDisabled"
+    );
+    assert_eq!(outcome(&named("x1", true), &off, &[]), "x1");
 }
 
 fn never_seen() -> Exporter {
@@ -225,18 +162,15 @@ fn a_lease_ends_by_release_duration_or_end_time() {
         Decision::Keep(Some(at(101)))
     );
 
-    let cases: [(&str, &dyn Fn(&mut Lease)); 3] = [
-        ("End/Released", &|lease| lease.spec.release = true),
-        ("End/Expired", &|lease| {
-            lease.spec.duration = Some("59s".into())
-        }),
-        ("End/Expired", &|lease| {
-            lease.spec.end_time = Some(Time(at(100)))
-        }),
-    ];
-    for (expected, change) in cases {
-        let mut changed = held.clone();
-        change(&mut changed);
+    let (mut released, mut by_duration, mut by_time) = (held.clone(), held.clone(), held);
+    released.spec.release = true;
+    by_duration.spec.duration = Some("59s".into());
+    by_time.spec.end_time = Some(Time(at(100)));
+    for (expected, changed) in [
+        ("End/Released", released),
+        ("End/Expired", by_duration),
+        ("End/Expired", by_time),
+    ] {
         assert_eq!(outcome(&changed, &[], &[]), expected);
         let decision = decide(&changed, &[], &none, at(100));
         let status = decided(&changed, &decision, at(100));

@@ -245,9 +245,11 @@ pub fn set_condition(
     }
 }
 
-/// The merge patch that makes a status of `old` into `new`; `None` if they are equal.
+/// The merge patch that makes a status of `old` into `new`; `None` if they are
+/// equal. Fields that the schema requires are in every patch: the first one
+/// makes the status.
 #[must_use]
-pub fn status_patch<T: Serialize>(old: &T, new: &T) -> Option<Value> {
+pub fn status_patch<T: Serialize>(old: &T, new: &T, required: &[&str]) -> Option<Value> {
     let fields = |status: &T| match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
@@ -260,15 +262,18 @@ pub fn status_patch<T: Serialize>(old: &T, new: &T) -> Option<Value> {
     let changed = new
         .iter()
         .filter(|(key, value)| old.get(*key) != Some(*value));
-    let patch: Map<String, Value> = changed
+    let mut patch: Map<String, Value> = changed
         .map(|(key, value)| (key.clone(), value.clone()))
         .chain(gone)
         .collect();
     if patch.is_empty() {
-        None
-    } else {
-        Some(json!({ "status": patch }))
+        return None;
     }
+    let required = new
+        .iter()
+        .filter(|(key, _)| required.contains(&key.as_str()));
+    patch.extend(required.map(|(key, value)| (key.clone(), value.clone())));
+    Some(json!({ "status": patch }))
 }
 
 /// Now, in whole seconds, as Kubernetes stores times.
@@ -304,8 +309,15 @@ mod tests {
         };
         new.lease_ref = None;
         let patch = json!({"status": {"exporterStatus": "Available", "leaseRef": null}});
-        assert_eq!(status_patch(&old, &new), Some(patch));
-        assert_eq!(status_patch(&new, &new), None);
+        assert_eq!(status_patch(&old, &new, &[]), Some(patch));
+        assert_eq!(status_patch(&new, &new, &[]), None);
+
+        let waiting = LeaseStatus::default();
+        let mut held = waiting.clone();
+        held.exporter_ref = Some(NameRef { name: "x1".into() });
+        let patch = json!({"status": {"ended": false, "exporterRef": {"name": "x1"}}});
+        assert_eq!(status_patch(&waiting, &held, &["ended"]), Some(patch));
+        assert_eq!(status_patch(&held, &held, &["ended"]), None);
     }
 
     #[test]

@@ -51,8 +51,11 @@ pub struct Options {
     #[arg(long)]
     ready_file: Option<PathBuf>,
     /// Only this namespace; all if absent
-    #[arg(long)]
+    #[arg(long, conflicts_with = "except")]
     namespace: Option<String>,
+    /// Without --namespace: leave those alone that begin with this, they have their own controller
+    #[arg(long, default_value = "standins-")]
+    except: String,
 }
 
 /// Why the program ended.
@@ -109,6 +112,21 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
     let opaque = watcher::Config::default().fields("type=Opaque");
     watch::<Secret>(&client, &options, opaque, &feed, Input::Secret);
 
+    let settings = Settings {
+        endpoint: options.endpoint,
+        tick: options.tick,
+        offline_after: options.offline_after,
+        except: options.namespace.is_none().then_some(options.except),
+        signer: Signer::new(options.signing_key),
+    };
+    let (synced, is_synced) = oneshot::channel();
+    let brain = tokio::spawn(Brain::new(client, settings).run(inputs, synced));
+    tokio::select! {
+        _ = is_synced => {}
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    }
+    // Only now: an exporter that isn't known yet would be refused, and end.
     let listener = bind(options.listen).await?;
     let (events, peer_events) = mpsc::channel(1024);
     tokio::spawn(peers::accept(listener, options.keepalive, events));
@@ -119,19 +137,6 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
         forward(asked, feed.clone(), Input::Question);
     }
 
-    let settings = Settings {
-        endpoint: options.endpoint,
-        tick: options.tick,
-        offline_after: options.offline_after,
-        signer: Signer::new(options.signing_key),
-    };
-    let (synced, is_synced) = oneshot::channel();
-    let brain = tokio::spawn(Brain::new(client, settings).run(inputs, synced));
-    tokio::select! {
-        _ = is_synced => {}
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
-    }
     log(&format!("serving exporters on {}", options.listen));
     if let Some(path) = &options.ready_file {
         tokio::fs::write(path, "ready\n")

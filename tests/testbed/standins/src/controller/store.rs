@@ -94,7 +94,6 @@ fn version(object: &impl Resource) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::controller::objects::Exporter;
@@ -125,7 +124,7 @@ mod tests {
         store.begin_list();
         assert_eq!(store.end_list(), [("lab".to_owned(), "x1".to_owned())]);
         store.begin_list();
-        store.listed(key(store.in_namespace("lab").next().unwrap()));
+        store.listed(key(&exporter("a", "1")));
         assert_eq!(store.end_list(), []);
     }
 }
