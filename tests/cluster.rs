@@ -8,6 +8,8 @@
     clippy::indexing_slicing
 )]
 
+mod lab;
+
 use exporter_set_controller::api::{
     Exporter, ExporterSet, ExporterSetStatus, ExporterSpec, FINALIZER, Lease as ExporterLease,
     VirtualTargetClass,
@@ -16,142 +18,34 @@ use exporter_set_controller::cluster::{Election, KubeCluster, Timing};
 use exporter_set_controller::controller::ports::{
     Change, Cluster, ClusterError, ExporterPatch, Leadership, Notice, NoticeKind,
 };
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease as LeaderLease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, Config, ResourceExt};
+use lab::{Lab, client, eventually, in_time};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::future::Future;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A namespace of its own, with the operator's ServiceAccount and Role in it.
-struct Lab {
-    script: String,
-    name: String,
-    kubeconfig: String,
-    admin: Client,
-    controller: Client,
+async fn make_set(lab: &Lab, name: &str) -> ExporterSet {
+    lab.make(json!({
+        "apiVersion": "virtualtarget.jumpstarter.dev/v1alpha1", "kind": "ExporterSet",
+        "metadata": {"name": name},
+        "spec": {"virtualTargetClassName": "class", "selector": {"matchLabels": {"board": "qemu"}},
+            "template": {"metadata": {"labels": {"board": "qemu"}}, "spec": {"drivers": []}}},
+    }))
+    .await
 }
 
-impl Lab {
-    async fn new(name: &str) -> Self {
-        let env = testbed_env();
-        let script = env["TESTBED_SCRIPT"].clone();
-        let name = format!("cluster-{name}-{}", std::process::id());
-        let made = Command::new(&script)
-            .args(["namespace", &name])
-            .output()
-            .unwrap();
-        assert!(
-            made.status.success(),
-            "{}",
-            String::from_utf8_lossy(&made.stderr)
-        );
-        let kubeconfig = String::from_utf8(made.stdout).unwrap().trim().to_owned();
-        Self {
-            script,
-            admin: client(&env["TESTBED_KUBECONFIG"]).await,
-            controller: client(&kubeconfig).await,
-            kubeconfig,
-            name,
-        }
-    }
-
-    /// Objects in this namespace, as the cluster's admin sees them.
-    fn admin<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
-        Api::namespaced(self.admin.clone(), &self.name)
-    }
-
-    async fn make<K>(&self, object: Value) -> K
-    where
-        K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
-        K::DynamicType: Default,
-    {
-        let object: K = serde_json::from_value(object).unwrap();
-        self.admin()
-            .create(&PostParams::default(), &object)
-            .await
-            .unwrap()
-    }
-
-    async fn make_set(&self, name: &str) -> ExporterSet {
-        self.make(json!({
-            "apiVersion": "virtualtarget.jumpstarter.dev/v1alpha1", "kind": "ExporterSet",
-            "metadata": {"name": name},
-            "spec": {"virtualTargetClassName": "class", "selector": {"matchLabels": {"board": "qemu"}},
-                "template": {"metadata": {"labels": {"board": "qemu"}}, "spec": {"drivers": []}}},
-        }))
-        .await
-    }
-
-    async fn cluster(&self) -> Arc<KubeCluster> {
-        let cluster = KubeCluster::start(self.controller.clone(), &self.name);
-        in_time("the first lists", cluster.ready()).await;
-        Arc::new(cluster)
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = Command::new(&self.script)
-            .args(["namespace-delete", &self.name])
-            .output();
-    }
-}
-
-fn testbed_env() -> BTreeMap<String, String> {
-    let usual = "/var/tmp/exporter-set-controller-testbed/env";
-    let path = std::env::var("TESTBED_ENV").unwrap_or_else(|_| usual.to_owned());
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| {
-        panic!("{path}: {e}; boot the testbed first: tests/testbed/testbed up")
-    });
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    pairs
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
-}
-
-async fn client(kubeconfig: &str) -> Client {
-    let kubeconfig = Kubeconfig::read_from(Path::new(kubeconfig)).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .unwrap();
-    Client::try_from(config).unwrap()
-}
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let answer = timeout(PATIENCE, future).await;
-    answer.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
-}
-
-/// Waits until `look` finds something.
-async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let poll = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    in_time(what, poll).await
+/// A cluster whose first lists are in.
+async fn watching(client: Client, lab: &Lab) -> Arc<KubeCluster> {
+    let cluster = KubeCluster::start(client, &lab.name);
+    in_time("the first lists", cluster.ready()).await;
+    Arc::new(cluster)
 }
 
 fn exporter(name: &str) -> Exporter {
@@ -167,9 +61,9 @@ fn exporter(name: &str) -> Exporter {
 #[tokio::test]
 async fn every_change_in_the_namespace_is_seen() {
     let lab = Lab::new("watch").await;
-    let cluster = lab.cluster().await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
     let mut changes = cluster.changes();
-    lab.make_set("set").await;
+    make_set(&lab, "set").await;
     lab.make::<VirtualTargetClass>(json!({
         "apiVersion": "virtualtarget.jumpstarter.dev/v1alpha1", "kind": "VirtualTargetClass",
         "metadata": {"name": "class"}, "spec": {"provisioner": "qemu-ssh.jumpstarter.dev"},
@@ -236,7 +130,7 @@ async fn merge(api: &Api<Exporter>, body: Value) {
 #[tokio::test]
 async fn an_exporter_is_written_beside_others() {
     let lab = Lab::new("exporter").await;
-    let cluster = lab.cluster().await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
     let uid = cluster
         .create_exporter(&exporter("e"))
         .await
@@ -295,7 +189,7 @@ async fn an_exporter_is_written_beside_others() {
 #[tokio::test]
 async fn an_exporter_is_changed_and_deleted_only_if_it_is_the_one_meant() {
     let lab = Lab::new("uid").await;
-    let cluster = lab.cluster().await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
     let uid = cluster
         .create_exporter(&exporter("e"))
         .await
@@ -350,8 +244,8 @@ async fn an_exporter_is_changed_and_deleted_only_if_it_is_the_one_meant() {
 #[tokio::test]
 async fn a_status_carries_every_counter() {
     let lab = Lab::new("status").await;
-    let cluster = lab.cluster().await;
-    lab.make_set("pool").await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
+    make_set(&lab, "pool").await;
     let status = ExporterSetStatus {
         replicas: 3,
         leased_replicas: 1,
@@ -377,8 +271,8 @@ async fn a_status_carries_every_counter() {
 #[tokio::test]
 async fn repeated_events_are_counted_not_written_again() {
     let lab = Lab::new("events").await;
-    let cluster = lab.cluster().await;
-    let set = lab.make_set("pool").await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
+    let set = make_set(&lab, "pool").await;
     let notice = Notice {
         kind: NoticeKind::Set,
         name: "pool".to_owned(),
@@ -417,7 +311,7 @@ async fn repeated_events_are_counted_not_written_again() {
 #[tokio::test]
 async fn host_keys_are_pinned_once_by_whoever_comes_first() {
     let lab = Lab::new("pins").await;
-    let cluster = lab.cluster().await;
+    let cluster = watching(lab.controller.clone(), &lab).await;
     assert_eq!(cluster.pinned_host_keys().await.unwrap(), "");
     let pins = (0..5).map(|n| {
         let cluster = Arc::clone(&cluster);
@@ -462,6 +356,67 @@ async fn what_the_role_forbids_is_said_and_waited_for() {
     );
     let ready = timeout(Duration::from_secs(2), cluster.ready()).await;
     assert!(ready.is_err(), "nothing could be listed");
+}
+
+/// A wire to the API server that can be pulled out.
+async fn wire(lab: &Lab) -> (Client, watch::Sender<bool>) {
+    let kubeconfig = Kubeconfig::read_from(&lab.kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let server = config.cluster_url.authority().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    config.cluster_url = format!("https://{address}").parse().unwrap();
+    let (plug, plugged) = watch::channel(true);
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (mut plugged, server) = (plugged.clone(), server.clone());
+            tokio::spawn(async move {
+                if !*plugged.borrow() {
+                    return;
+                }
+                let mut far = TcpStream::connect(server).await.unwrap();
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    _ = plugged.wait_for(|plugged| !plugged) => {}
+                }
+            });
+        }
+    });
+    (Client::try_from(config).unwrap(), plug)
+}
+
+#[tokio::test]
+async fn what_happened_during_an_outage_is_seen_afterwards() {
+    let lab = Lab::new("outage").await;
+    let (client, plug) = wire(&lab).await;
+    make_set(&lab, "kept").await;
+    make_set(&lab, "deleted").await;
+    let cluster = watching(client, &lab).await;
+    let mut changes = cluster.changes();
+    plug.send_replace(false);
+    let sets: Api<ExporterSet> = lab.admin();
+    sets.delete("deleted", &DeleteParams::default())
+        .await
+        .unwrap();
+    make_set(&lab, "new").await;
+    let cut_off = timeout(Duration::from_millis(300), changes.recv()).await;
+    assert!(cut_off.is_err(), "the wire is not cut: {cut_off:?}");
+    assert_eq!(cluster.sets().len(), 2, "what was seen last holds");
+
+    plug.send_replace(true);
+    let mut missing = vec!["deleted", "new"];
+    in_time("both changes", async {
+        while !missing.is_empty() {
+            let change = changes.recv().await.unwrap();
+            missing.retain(|name| Change::Set((*name).to_owned()) != change);
+        }
+    })
+    .await;
+    let names: Vec<_> = cluster.sets().iter().map(|set| set.name_any()).collect();
+    assert_eq!(names, ["kept", "new"]);
 }
 
 /// A candidate with a runtime and connections of its own, which can be stopped dead.

@@ -297,6 +297,11 @@ where
         queue.closed().await;
     }
 
+    #[cfg(test)]
+    pub(crate) fn give_up_index(&self, reason: &str) {
+        self.inner.store.index.give_up(reason);
+    }
+
     fn check_open(&self) -> Result<(), ReadError> {
         if self.inner.store.is_closed() {
             Err(ReadError::Closed)

@@ -69,4 +69,10 @@ pub enum Repair {
         /// How many records it has now.
         records: u64,
     },
+    /// There is no usable index and none could be made. Reads of single streams are slow until the
+    /// next open; nothing else is different.
+    IndexAbsent {
+        /// Why.
+        reason: String,
+    },
 }

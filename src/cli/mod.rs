@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Each subcommand has a file of its own.
 
 mod args;
+mod clock;
 mod crds;
 mod error;
 mod flags;
@@ -11,6 +12,7 @@ mod run;
 mod signals;
 mod version;
 
+pub use clock::SystemClock;
 pub use error::CliError;
 pub use run::Parts;
 

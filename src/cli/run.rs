@@ -7,12 +7,13 @@
 
 use super::args::RunFlags;
 use super::signals::Signals;
-use super::{CliError, EXIT_FAILURE, EXIT_OK, journal_dir};
+use super::{CliError, EXIT_FAILURE, EXIT_OK, SystemClock, journal_dir};
 use crate::api::PROVISIONER;
 use crate::cluster::{COMPONENT, Election, KubeCluster};
+use crate::controller::ports::Clock;
 use crate::controller::{self, Engine, Store};
 use crate::host::SshHosts;
-use crate::telemetry::{BindAddress, Probes, Settings, SystemClock, Telemetry};
+use crate::telemetry::{BindAddress, Probes, Settings, Telemetry};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::future::Future;
@@ -59,6 +60,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8, CliError> {
         let telemetry = Telemetry::start(&Settings {
             format: flags.format(),
             level: flags.level(),
+            component: COMPONENT.to_owned(),
             namespace: namespace.clone(),
         })?;
         let code = match serve(flags, &namespace).await {
@@ -200,7 +202,7 @@ fn identity() -> String {
         "" => COMPONENT,
         name => name,
     };
-    let chance = crate::controller::ports::Clock::random(&SystemClock);
+    let chance = SystemClock.random();
     format!("{name}_{chance:016x}")
 }
 

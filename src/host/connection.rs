@@ -220,18 +220,18 @@ async fn handshake(
 fn no_handshake(target: &Target, error: HandshakeError) -> Failure {
     match error {
         HandshakeError::HostKey(failure) => failure,
-        HandshakeError::Ssh(russh::Error::NoCommonAlgo { kind, theirs, .. })
-            if matches!(kind, russh::AlgorithmKind::Key) =>
-        {
-            Failure::new(
-                FailureClass::HostKeyMismatch,
-                format!(
-                    "{} has no host key of the expected algorithm, only {}",
-                    target.address(),
-                    theirs.join(", ")
-                ),
-            )
-        }
+        HandshakeError::Ssh(russh::Error::NoCommonAlgo {
+            kind: russh::AlgorithmKind::Key,
+            theirs,
+            ..
+        }) => Failure::new(
+            FailureClass::HostKeyMismatch,
+            format!(
+                "{} has no host key of the expected algorithm, only {}",
+                target.address(),
+                theirs.join(", ")
+            ),
+        ),
         HandshakeError::Ssh(error) => {
             unreachable(target, &format!("the SSH handshake failed: {error}"))
         }

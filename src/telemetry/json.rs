@@ -2,7 +2,6 @@
 //! `ts`, `level`, `msg`, `component`, `namespace`, then the fields of the spans around the event
 //! (outermost first) and its own.
 
-use crate::cluster::COMPONENT;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -21,13 +20,15 @@ const BASE: [&str; 5] = ["ts", "level", "msg", "component", "namespace"];
 /// Writes each event as one line.
 pub(super) struct JsonLines<W> {
     writer: W,
+    component: String,
     namespace: String,
 }
 
 impl<W> JsonLines<W> {
-    pub(super) fn new(writer: W, namespace: &str) -> Self {
+    pub(super) fn new(writer: W, component: &str, namespace: &str) -> Self {
         Self {
             writer,
+            component: component.to_owned(),
             namespace: namespace.to_owned(),
         }
     }
@@ -43,7 +44,7 @@ impl<W> JsonLines<W> {
             Value::from(format!("{now:.3}")),
             Value::from(level),
             Value::from(std::mem::take(&mut fields.message)),
-            Value::from(COMPONENT),
+            Value::from(self.component.as_str()),
             Value::from(self.namespace.as_str()),
         ];
         let mut line = String::from("{");
@@ -187,7 +188,7 @@ mod tests {
     fn lines(act: impl FnOnce()) -> Vec<String> {
         let sink = Sink::default();
         let writer = sink.clone();
-        let layer = JsonLines::new(move || writer.clone(), "lab");
+        let layer = JsonLines::new(move || writer.clone(), "controller", "lab");
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, act);
         let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_base_fields_first() {
-        let json = JsonLines::new(io::sink, "lab");
+        let json = JsonLines::new(io::sink, "controller", "lab");
         let mut fields = Fields {
             message: "up".to_owned(),
             ..Fields::default()
@@ -209,7 +210,7 @@ mod tests {
             json.line(time, Level::INFO, fields),
             concat!(
                 r#"{"ts":"2026-04-28T10:15:30.123Z","level":"info","msg":"up","#,
-                r#""component":"exporter-set-controller","namespace":"lab","exporter":"pool-1"}"#,
+                r#""component":"controller","namespace":"lab","exporter":"pool-1"}"#,
                 "\n"
             )
         );

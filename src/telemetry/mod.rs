@@ -1,12 +1,10 @@
-//! What the process tells about itself: logs, traces, probes; and the clock that it lives by.
+//! What the process tells about itself: logs, traces, probes.
 
-mod clock;
 mod filter;
 mod json;
 mod probes;
 mod traces;
 
-pub use clock::SystemClock;
 pub use probes::{BindAddress, Probes, ProbesError};
 pub use traces::{current_traceparent, set_parent};
 
@@ -37,6 +35,8 @@ pub struct Settings {
     pub format: LogFormat,
     /// `debug`, `info`, `warn` or `error` for our own code; `None`: `RUST_LOG`, else `info`.
     pub level: Option<String>,
+    /// What we are called in lines and traces.
+    pub component: String,
     /// The namespace that we serve, for the base fields of each line.
     pub namespace: String,
 }
@@ -78,7 +78,7 @@ impl Telemetry {
     /// A log filter that can't be parsed. An OTLP endpoint that can't be used is only logged.
     pub fn start(settings: &Settings) -> Result<Self, TelemetryError> {
         let filter = filter::from(settings.level.as_deref(), std::env::var("RUST_LOG").ok())?;
-        let traces = traces::from_env();
+        let traces = traces::from(&settings.component, |name| std::env::var(name).ok());
         let (traces, trouble) = match traces {
             Ok(traces) => (traces, None),
             Err(trouble) => (None, Some(trouble)),
@@ -94,7 +94,7 @@ impl Telemetry {
             let lines = fmt::layer().with_writer(io::stderr).with_ansi(colour);
             lines.with_target(false).compact().boxed()
         } else {
-            json::JsonLines::new(io::stdout, &settings.namespace).boxed()
+            json::JsonLines::new(io::stdout, &settings.component, &settings.namespace).boxed()
         };
         tracing_subscriber::registry()
             .with(traces.as_ref().map(Traces::layer))

@@ -1,10 +1,9 @@
 //! Traces: spans become OpenTelemetry spans, sent by OTLP over gRPC; and their context as a W3C
 //! `traceparent`, which the journal keeps.
 
-use crate::cluster::COMPONENT;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
-use opentelemetry_otlp::SpanExporter;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -24,25 +23,26 @@ const OURS: &str = "off,exporter_set_controller=info,journal=info";
 
 /// The source of our spans.
 pub(super) struct Traces {
+    component: String,
     provider: SdkTracerProvider,
 }
 
-/// Traces as the standard environment variables ask for them; `None` if they are disabled.
+/// Traces of `component`, as the standard environment `variables` ask for them; `None` if they are
+/// disabled. Headers, time limits, the sampler and resource attributes are read by the SDK itself.
 ///
 /// # Errors
 /// An endpoint that can't be used; what is wrong, for the log.
-pub(super) fn from_env() -> Result<Option<Traces>, String> {
-    let set = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .filter(|value| !value.trim().is_empty())
-    };
+pub(super) fn from(
+    component: &str,
+    variables: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Traces>, String> {
+    let set = |name: &str| variables(name).filter(|value| !value.trim().is_empty());
     if set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(None);
     }
     let mut resource = Resource::builder();
     if set("OTEL_SERVICE_NAME").is_none() {
-        resource = resource.with_service_name(COMPONENT);
+        resource = resource.with_service_name(component.to_owned());
     }
     let mut provider = SdkTracerProvider::builder().with_resource(resource.build());
     let endpoint = set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or(set("OTEL_EXPORTER_OTLP_ENDPOINT"));
@@ -50,10 +50,14 @@ pub(super) fn from_env() -> Result<Option<Traces>, String> {
         let protocol =
             set("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL").or(set("OTEL_EXPORTER_OTLP_PROTOCOL"));
         check(&endpoint, protocol.as_deref())?;
-        let exporter = SpanExporter::builder().with_tonic().build();
+        let exporter = SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(&endpoint)
+            .build();
         provider = provider.with_batch_exporter(exporter.map_err(|e| format!("{endpoint}: {e}"))?);
     }
     Ok(Some(Traces {
+        component: component.to_owned(),
         provider: provider.build(),
     }))
 }
@@ -78,7 +82,7 @@ impl Traces {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let tracer = self.provider.tracer(COMPONENT);
+        let tracer = self.provider.tracer(self.component.clone());
         tracing_opentelemetry::layer()
             .with_tracer(tracer)
             .with_filter(EnvFilter::new(OURS))
@@ -132,9 +136,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn traced<T>(act: impl FnOnce() -> T) -> T {
-        let traces = Traces {
-            provider: SdkTracerProvider::builder().build(),
-        };
+        let traces = from("test", |_| None).unwrap().unwrap();
         let subscriber = tracing_subscriber::registry().with(traces.layer());
         tracing::subscriber::with_default(subscriber, act)
     }
@@ -172,6 +174,62 @@ mod tests {
     fn outside_a_span_there_is_nothing_to_name() {
         assert_eq!(traced(current_traceparent), None);
         assert_eq!(current_traceparent(), None);
+    }
+
+    /// Takes one OTLP request; returns its path and body.
+    async fn collect(listener: tokio::net::TcpListener) -> (String, Vec<u8>) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+        // Its frames move only while somebody asks for the next request.
+        let drive = async { while connection.accept().await.is_some() {} };
+        let answer = async {
+            let path = request.uri().path().to_owned();
+            let (mut body, mut bytes) = (request.into_body(), Vec::new());
+            while let Some(data) = body.data().await {
+                bytes.extend_from_slice(&data.unwrap());
+            }
+            let response = http::Response::builder().header("content-type", "application/grpc");
+            let response = response.body(()).unwrap();
+            let mut stream = respond.send_response(response, false).unwrap();
+            stream.send_data(vec![0; 5].into(), false).unwrap();
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", "0".parse().unwrap());
+            stream.send_trailers(trailers).unwrap();
+            (path, bytes)
+        };
+        let (taken, ()) = tokio::join!(answer, drive);
+        taken
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn spans_reach_the_collector_before_the_end() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let collector = tokio::spawn(collect(listener));
+        let variables =
+            |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| endpoint.clone());
+        let traces = from("the-service", variables).unwrap().unwrap();
+        let subscriber = tracing_subscriber::registry().with(traces.layer());
+        tracing::subscriber::with_default(subscriber, || {
+            info_span!("the-step", exporter = "pool-1").in_scope(|| {});
+        });
+        traces.flush().await;
+        let (path, body) = collector.await.unwrap();
+        assert_eq!(
+            path,
+            "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+        );
+        let text = String::from_utf8_lossy(&body);
+        for part in ["the-service", "the-step", "pool-1"] {
+            assert!(text.contains(part), "{part} is not in {text:?}");
+        }
+    }
+
+    #[test]
+    fn disabled_there_are_none() {
+        let disabled = |name: &str| (name == "OTEL_SDK_DISABLED").then(|| "TRUE".to_owned());
+        assert!(from("test", disabled).unwrap().is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! process, and waiting for conditions with a deadline.
 
 use exporter_set_controller::api::{Exporter, ExporterSet};
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
@@ -13,9 +13,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How long the slowest thing may take on a machine that has much else to do.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Tests that only add to the hosts share them; one that pulls a plug has them alone.
+static HOSTS: RwLock<()> = RwLock::const_new(());
+
+pub(crate) async fn hosts_are_shared() -> RwLockReadGuard<'static, ()> {
+    HOSTS.read().await
+}
+
+pub(crate) async fn hosts_are_mine() -> RwLockWriteGuard<'static, ()> {
+    HOSTS.write().await
+}
 
 /// The testbed that `make testbed-up` boots.
 pub(crate) struct Testbed(BTreeMap<String, String>);
@@ -31,7 +43,9 @@ impl Testbed {
     }
 
     pub(crate) fn get(&self, key: &str) -> &str {
-        self.0.get(key).unwrap_or_else(|| panic!("{key} is not in the testbed's env file"))
+        self.0
+            .get(key)
+            .unwrap_or_else(|| panic!("{key} is not in the testbed's env file"))
     }
 
     pub(crate) fn host(&self, number: u8) -> &str {
@@ -40,7 +54,10 @@ impl Testbed {
 
     /// Runs a verb of the testbed's script.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new(self.get("TESTBED_SCRIPT")).args(arguments).output().unwrap();
+        let output = Command::new(self.get("TESTBED_SCRIPT"))
+            .args(arguments)
+            .output()
+            .unwrap();
         text_of(&format!("testbed {arguments:?}"), &output)
     }
 
@@ -52,13 +69,21 @@ impl Testbed {
     pub(crate) fn try_ssh(&self, number: u8, script: &str) -> Output {
         let number = number.to_string();
         let mut command = Command::new(self.get("TESTBED_SCRIPT"));
-        command.args(["ssh", &number, script]).stdin(Stdio::null()).output().unwrap()
+        command
+            .args(["ssh", &number, script])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
     }
 }
 
 fn text_of(what: &str, output: &Output) -> String {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{out}\n{err}",
+        output.status
+    );
     out
 }
 
@@ -81,14 +106,23 @@ impl Lab {
         let namespace = format!("t-{name}-{}", std::process::id());
         let kubeconfig = testbed.run(&["namespace", &namespace]).trim().to_owned();
         let admin = Kubeconfig::read_from(testbed.get("TESTBED_KUBECONFIG")).unwrap();
-        let config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default());
-        let client = Client::try_from(config.await.unwrap()).unwrap();
-        Self { testbed, namespace, client, dir: tempfile::tempdir().unwrap(), kubeconfig }
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(admin, &options)
+            .await
+            .unwrap();
+        let client = Client::try_from(config).unwrap();
+        Self {
+            testbed,
+            namespace,
+            client,
+            dir: tempfile::tempdir().unwrap(),
+            kubeconfig,
+        }
     }
 
     /// A name that no other test uses on the shared hosts.
     pub(crate) fn unique(&self, name: &str) -> String {
-        format!("{name}-{}", std::process::id())
+        format!("{}-{name}", self.namespace)
     }
 
     /// The Secret of the mission's manifests, made the way its user makes it.
@@ -102,7 +136,10 @@ impl Lab {
     }
 
     pub(crate) fn kubectl(&self, arguments: &[&str], stdin: &str) -> String {
-        text_of(&format!("kubectl {arguments:?}\n{stdin}"), &self.try_kubectl(arguments, stdin))
+        text_of(
+            &format!("kubectl {arguments:?}\n{stdin}"),
+            &self.try_kubectl(arguments, stdin),
+        )
     }
 
     pub(crate) fn try_kubectl(&self, arguments: &[&str], stdin: &str) -> Output {
@@ -115,12 +152,20 @@ impl Lab {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(stdin.as_bytes())
+            .unwrap();
         child.wait_with_output().unwrap()
     }
 
     pub(crate) fn patch_set(&self, set: &str, patch: &str) {
-        self.kubectl(&["patch", "exporterset", set, "--type=merge", "-p", patch], "");
+        self.kubectl(
+            &["patch", "exporterset", set, "--type=merge", "-p", patch],
+            "",
+        );
     }
 
     pub(crate) async fn exporters(&self) -> Vec<Exporter> {
@@ -131,13 +176,19 @@ impl Lab {
     }
 
     pub(crate) async fn set(&self, name: &str) -> ExporterSet {
-        Api::namespaced(self.client.clone(), &self.namespace).get(name).await.unwrap()
+        Api::namespaced(self.client.clone(), &self.namespace)
+            .get(name)
+            .await
+            .unwrap()
     }
 
     /// `status reason message` of a condition of a set.
     pub(crate) async fn condition(&self, set: &str, type_: &str) -> String {
         let set = self.set(set).await;
-        let conditions = set.status.map(|status| status.conditions).unwrap_or_default();
+        let conditions = set
+            .status
+            .map(|status| status.conditions)
+            .unwrap_or_default();
         conditions
             .iter()
             .find(|condition| condition.type_ == type_)
@@ -170,12 +221,18 @@ impl Lab {
     }
 
     pub(crate) fn controller_with(&self, variables: &[(&str, &str)]) -> Controller {
-        let log = self.dir.path().join(format!("controller-{}.log", random_suffix()));
+        let log = self
+            .dir
+            .path()
+            .join(format!("controller-{}.log", random_suffix()));
         let file = File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_exporter-set-controller"))
             .args(["--provisioner=qemu-ssh.jumpstarter.dev", "--leader-elect"])
             .args(["--health-probe-bind-address=0", "--metrics-bind-address=0"])
-            .args(["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s"])
+            .args([
+                "--leader-elect-lease-duration=3s",
+                "--leader-elect-renew-deadline=2s",
+            ])
             .arg("--leader-elect-retry-period=300ms")
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -191,13 +248,81 @@ impl Lab {
         Controller { child, log }
     }
 
+    /// The token in the Secret that Jumpstarter made for an Exporter.
+    pub(crate) async fn token(&self, exporter: &str) -> String {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let data = api
+            .get(&format!("{exporter}-exporter"))
+            .await
+            .unwrap()
+            .data
+            .unwrap();
+        text(&data["token"].0)
+    }
+
+    /// Waits until no Exporter is left.
+    pub(crate) async fn gone(&self) {
+        eventually("no exporters", || async {
+            let left: Vec<String> = self
+                .exporters()
+                .await
+                .iter()
+                .map(ResourceExt::name_any)
+                .collect();
+            if left.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{left:?} are left"))
+            }
+        })
+        .await;
+    }
+
+    /// Deletes all sets and waits until no Exporter and nothing on the host is left.
+    pub(crate) async fn remove_all(&self, host: u8) {
+        self.kubectl(&["delete", "exportersets", "--all", "--timeout=60s"], "");
+        self.gone().await;
+        self.clean(host).await;
+    }
+
+    /// Waits until nothing of this lab is on a host: no file, unit, generated unit, container, volume.
+    pub(crate) async fn clean(&self, host: u8) {
+        let script = format!(
+            "{{ ls -A /etc/containers/systemd /etc/jumpstarter/exporters /run/systemd/generator; \
+             podman ps -a --format '{{{{.Names}}}} {{{{.Labels}}}}'; podman volume ls -q; \
+             systemctl list-units --all --plain --no-legend; }} | grep -e '{}-' || true",
+            self.namespace
+        );
+        eventually(&format!("host {host} clean"), || async {
+            let left = self.testbed.ssh(host, &script);
+            if left.trim().is_empty() {
+                Ok(())
+            } else {
+                Err(left)
+            }
+        })
+        .await;
+    }
+
+    /// Removes from a host what a test has left there on purpose.
+    pub(crate) fn sweep(&self, host: u8, exporter: &str) {
+        let script = format!(
+            "systemctl stop {exporter}-exporter {exporter}-runtime {exporter}-net; \
+             rm -f /etc/containers/systemd/{exporter}-*.container /etc/jumpstarter/exporters/{exporter}.yaml; \
+             systemctl daemon-reload; podman volume rm -f jumpstarter-{exporter}-shared"
+        );
+        self.testbed.ssh(host, &script);
+    }
+
     pub(crate) fn journal(&self) -> PathBuf {
         self.dir.path().join("journal")
     }
 
     /// Whatever any of this lab's controllers logged.
     pub(crate) fn logs(&self) -> String {
-        let logs = fs::read_dir(self.dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let logs = fs::read_dir(self.dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         let logs = logs.filter(|path| path.extension().is_some_and(|ext| ext == "log"));
         logs.map(|path| fs::read_to_string(path).unwrap()).collect()
     }
@@ -209,7 +334,9 @@ impl Drop for Lab {
             eprintln!("{}", self.logs());
         }
         let script = self.testbed.get("TESTBED_SCRIPT");
-        let _ = Command::new(script).args(["namespace-delete", &self.namespace]).output();
+        let _ = Command::new(script)
+            .args(["namespace-delete", &self.namespace])
+            .output();
     }
 }
 
@@ -227,7 +354,13 @@ impl Controller {
     /// SIGTERM; returns the exit code.
     pub(crate) async fn stop(&mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         self.ended().await
     }
 
@@ -244,7 +377,11 @@ impl Controller {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(Instant::now() < deadline, "the controller does not end\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "the controller does not end\n{}",
+                self.log()
+            );
             pause().await;
         }
     }
@@ -278,14 +415,21 @@ where
 }
 
 pub(crate) fn is_up(exporter: &Exporter) -> bool {
-    let noted = exporter.annotations().contains_key("qemu-ssh.jumpstarter.dev/host");
+    let noted = exporter
+        .annotations()
+        .contains_key("qemu-ssh.jumpstarter.dev/host");
     let conditions = exporter.status.iter().flat_map(|status| &status.conditions);
-    noted && conditions.into_iter().any(|c| c.type_ == "Online" && c.status == "True")
+    noted
+        && conditions
+            .into_iter()
+            .any(|c| c.type_ == "Online" && c.status == "True")
 }
 
 fn random_suffix() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
 }
 
 /// Every file below `dir`, read whole.

@@ -30,7 +30,13 @@ impl Pool {
     }
 
     pub(crate) fn class(&self, lab: &Lab) -> String {
-        let Self { class, secret, host, port, .. } = self;
+        let Self {
+            class,
+            secret,
+            host,
+            port,
+            ..
+        } = self;
         let exporter = lab.testbed.get("TESTBED_EXPORTER_IMAGE");
         let runtime = lab.testbed.get("TESTBED_RUNTIME_IMAGE");
         format!(
@@ -58,7 +64,14 @@ spec:
     }
 
     pub(crate) fn set(&self) -> String {
-        let Self { set, class, min_available, cooldown, parameters, .. } = self;
+        let Self {
+            set,
+            class,
+            min_available,
+            cooldown,
+            parameters,
+            ..
+        } = self;
         format!(
             r#"
 apiVersion: virtualtarget.jumpstarter.dev/v1alpha1

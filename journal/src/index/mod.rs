@@ -71,14 +71,24 @@ impl Index {
             .recv_timeout(deadline)
             .map_err(|_| IndexFault::Hang(deadline))?;
         let (db, census) = opened?;
-        let index = Arc::new(Self {
-            db: RwLock::new(Some(db)),
+        Ok((Arc::new(Self::new(Some(db))), census))
+    }
+
+    fn new(db: Option<sled::Db>) -> Self {
+        Self {
+            db: RwLock::new(db),
             recent: Recent::default(),
             broken: AtomicBool::new(false),
             mover: Mutex::default(),
             moving: Mutex::default(),
-        });
-        Ok((index, census))
+        }
+    }
+
+    /// No index: every lookup says that it is broken.
+    pub(crate) fn absent(reason: &str) -> Self {
+        let index = Self::new(None);
+        index.give_up(reason);
+        index
     }
 
     /// Starts the thread that moves new lines to sled.

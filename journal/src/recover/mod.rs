@@ -61,7 +61,7 @@ pub(crate) fn open(
         mut repairs,
     } = segments(&*disk, &layout, kind, options, filler.as_mut())?;
     let filled = filler.map(Filler::finish);
-    let index = settle_index(opened, filled, &layout, options, &catalog, &mut repairs)?;
+    let index = settle_index(opened, filled, &layout, options, &catalog, &mut repairs);
     index
         .start_mover()
         .map_err(|e| OpenError::io("start the index thread for", root, e))?;

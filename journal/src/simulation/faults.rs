@@ -145,3 +145,28 @@ async fn a_read_only_folder_is_an_error_with_a_remedy() {
     }
     open(dir.path(), &Arc::default());
 }
+
+#[tokio::test]
+async fn without_its_index_a_journal_does_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(TestDisk::default());
+    let journal = open(dir.path(), &disk);
+    append(&journal, "one").await.unwrap();
+    journal.give_up_index("for a test");
+    append(&journal, "two").await.unwrap();
+    append(&journal, "three").await.unwrap();
+    let read: Vec<_> = journal
+        .read("front", 2)
+        .unwrap()
+        .map(|e| e.unwrap().event)
+        .collect();
+    assert_eq!(read, ["two", "three"]);
+    assert!(matches!(
+        journal.verify(),
+        Err(crate::VerifyError::Index(_))
+    ));
+    journal.close().await;
+    let opened = Journal::open_on(dir.path().into(), kind(), &options(), disk).unwrap();
+    assert!(!opened.report.repairs.is_empty());
+    opened.journal.verify().unwrap();
+}

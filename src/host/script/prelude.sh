@@ -145,8 +145,8 @@ raise_fence() {
 	flock -w 20 8 || fail Timeout "the lock $run/epoch.lock is held for more than 20 s"
 	fence_holds
 	if [ "$epoch" -gt "$seen" ]; then
-		{ printf '%s\n' "$epoch" >"$fence.tmp" && sync "$fence.tmp" && mv -f "$fence.tmp" "$fence"; } ||
-			fail HostScriptFailed "can't write $fence"
+		words=$({ printf '%s\n' "$epoch" >"$fence.tmp" && sync "$fence.tmp" && mv -f "$fence.tmp" "$fence"; } 2>&1) ||
+			fail HostScriptFailed "can't write $fence: $words"
 	fi
 	exec 8>&-
 }
@@ -162,13 +162,13 @@ open_batch() {
 	printf '{"batch":"begun"}\n' || exit 1
 	[ "$(id -u)" = 0 ] || fail PermissionDenied 'the login is not root'
 	for tool in podman systemctl flock sha256sum; do
-		command -v "$tool" >/dev/null || case $tool in
+		(unset -f podman systemctl && command -v "$tool") >/dev/null || case $tool in
 		podman) fail PodmanUnsuitable 'podman is not installed' ;;
 		*) fail HostScriptFailed "$tool is not installed" ;;
 		esac
 	done
-	mkdir -p "$run/lock" "$run/staging" "$run/effective" "$state/epoch" "$state/staged" ||
-		fail HostScriptFailed "can't make $run and $state"
+	try HostScriptFailed "can't make $run and $state" \
+		mkdir -p "$run/lock" "$run/staging" "$run/effective" "$state/epoch" "$state/staged"
 	raise_fence
 }
 

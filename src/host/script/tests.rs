@@ -296,3 +296,24 @@ fn a_full_disk_is_told_apart_whatever_trips_over_it() {
         );
     }
 }
+
+#[test]
+fn a_host_without_podman_is_told_so() {
+    let root = tempfile::tempdir().unwrap();
+    let bin = root.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for tool in ["systemctl", "flock", "sha256sum"] {
+        std::os::unix::fs::symlink("/bin/true", bin.join(tool)).unwrap();
+    }
+    let bin = quote("a path", bin.to_str().unwrap()).unwrap();
+    for shell in SHELLS {
+        let commands = format!(
+            "id() {{ echo 0; }}; tail() {{ command -p tail \"$@\"; }}; PATH={bin}; open_batch"
+        );
+        let output = run(shell, &with_prelude(root.path(), 1, &commands));
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "{\"batch\":\"begun\"}\n{\"batch\":\"failed\",\"class\":\"PodmanUnsuitable\",\"detail\":\"podman is not installed\"}\n"
+        );
+    }
+}

@@ -100,7 +100,11 @@ bring_up() {
 	visit_units assert_up
 	case $units in
 	"$net.service "*) ;;
-	*) systemctl stop "$net.service" 2>/dev/null ;;
+	*)
+		# Its file is gone, and with it what systemd knew of its exit codes.
+		systemctl stop "$net.service" 2>/dev/null
+		systemctl reset-failed "$net.service" 2>/dev/null
+		;;
 	esac
 	if [ ! -e "$launcher" ]; then
 		fail UnitFailed "$runtime.service is active, but its launcher does not listen at /shared/launcher.sock after 30 s$nl$(unit_log "$runtime")"

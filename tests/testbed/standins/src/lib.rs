@@ -13,8 +13,11 @@
 //! they see so that tests can ask.
 
 pub mod config;
+#[cfg(feature = "controller")]
+pub mod controller;
 pub mod exec;
 pub mod jmp;
+pub mod log;
 pub mod ndjson;
 pub mod report;
 pub mod timestamp;

@@ -1,13 +1,13 @@
 //! Carries out what [`Session`] and [`Patience`] decide.
 
 use std::fs;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,9 +16,9 @@ use super::patience::{Move, Patience};
 use super::session::{Session, Step};
 use crate::config::{ConfigError, ExporterConfig};
 use crate::exec;
+use crate::log::log;
 use crate::ndjson::{receive, send};
 use crate::report::Report;
-use crate::timestamp::rfc3339_millis;
 use crate::wire::{FromExporter, Identity, ToExporter};
 
 const USAGE: &str = "usage: jmp run --exporter-config PATH";
@@ -131,15 +131,6 @@ pub fn run(path: &Path) -> Result<(), RunError> {
     exporter.serve();
     log("the exporter ends");
     Ok(())
-}
-
-fn log(message: &str) {
-    // Nobody to tell when even standard error is gone.
-    let _ = writeln!(
-        io::stderr(),
-        "{} {message}",
-        rfc3339_millis(SystemTime::now())
-    );
 }
 
 /// What the main thread waits for. Messages carry the number of their connection.
@@ -395,7 +386,8 @@ fn dial(endpoint: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn fresh_uuid() -> String {
+/// A random UUID.
+pub(crate) fn fresh_uuid() -> String {
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     uuid.trim_end().to_owned()
 }
