@@ -37,12 +37,18 @@ fn every_folder_knows_only_what_it_may() {
     for row in TABLE {
         for (path, text) in texts(&format!("src/{}", row.folder)) {
             if is_rust(&path) && !is_test(&path) {
-                let source = Source { path: &path, text: &text };
+                let source = Source {
+                    path: &path,
+                    text: &text,
+                };
                 found.extend(broken(&source, row, &crates));
             }
         }
     }
-    none(&found, "a folder reaches for what its row in tests/house/rules.rs does not allow");
+    none(
+        &found,
+        "a folder reaches for what its row in tests/house/rules.rs does not allow",
+    );
 }
 
 #[test]
@@ -56,7 +62,10 @@ fn every_folder_has_a_row() {
     folders.sort();
     let mut rows: Vec<&str> = TABLE.iter().map(|row| row.folder).collect();
     rows.sort_unstable();
-    assert_eq!(folders, rows, "the table in tests/house/rules.rs has the folders of src/");
+    assert_eq!(
+        folders, rows,
+        "the table in tests/house/rules.rs has the folders of src/"
+    );
 }
 
 /// The journal is of use to anybody: it knows nothing of what is kept in it.
@@ -67,7 +76,10 @@ fn the_journal_does_not_know_whose_it_is() {
     for (path, text) in texts("journal") {
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
-            for stranger in STRANGERS.iter().filter(|stranger| lower.contains(**stranger)) {
+            for stranger in STRANGERS
+                .iter()
+                .filter(|stranger| lower.contains(**stranger))
+            {
                 found.push(format!("{}:{}: {stranger}", path.display(), number + 1));
             }
         }
@@ -94,7 +106,12 @@ fn no_file_is_too_long() {
 #[test]
 fn no_file_names_a_place_on_somebodys_machine() {
     // Put together here, so that this file has none of them.
-    let places = [["/wo", "rk/"], ["/ho", "me/"], ["/Use", "rs/"], ["/tmp/pro", "mpts"]];
+    let places = [
+        ["/wo", "rk/"],
+        ["/ho", "me/"],
+        ["/Use", "rs/"],
+        ["/tmp/pro", "mpts"],
+    ];
     let mut found = Vec::new();
     for (path, text) in texts("") {
         for (number, line) in text.lines().enumerate() {
@@ -116,10 +133,15 @@ fn no_file_names_a_place_on_somebodys_machine() {
 #[test]
 fn every_dependency_comes_from_the_public_registry() {
     let lock = read("Cargo.lock");
-    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
+    let sources = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("source = "));
     let mut count = 0;
     for source in sources {
-        assert_eq!(source, "\"registry+https://github.com/rust-lang/crates.io-index\"");
+        assert_eq!(
+            source,
+            "\"registry+https://github.com/rust-lang/crates.io-index\""
+        );
         count += 1;
     }
     assert!(count > 100, "only {count} sources in Cargo.lock");
@@ -127,10 +149,16 @@ fn every_dependency_comes_from_the_public_registry() {
 
 #[test]
 fn every_invariant_names_tests_that_exist() {
-    none(&document::broken_guards(&read("ARCHITECTURE.md")), "an invariant is not guarded");
+    none(
+        &document::broken_guards(&read("ARCHITECTURE.md")),
+        "an invariant is not guarded",
+    );
 }
 
 #[test]
 fn the_code_map_names_files_that_exist_and_every_folder() {
-    none(&document::broken_map(&read("ARCHITECTURE.md")), "the code map is out of date");
+    none(
+        &document::broken_map(&read("ARCHITECTURE.md")),
+        "the code map is out of date",
+    );
 }

@@ -45,7 +45,8 @@ pub(crate) fn has_test(text: &str, function: &str) -> bool {
     lines.iter().enumerate().any(|(at, line)| {
         let above = lines[..at].iter().rev();
         let mut above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
-        line.contains(&head) && above.any(|a| a.starts_with("#[test]") || a.starts_with("#[tokio::test"))
+        line.contains(&head)
+            && above.any(|a| a.starts_with("#[test]") || a.starts_with("#[tokio::test"))
     })
 }
 
@@ -62,7 +63,9 @@ pub(crate) fn broken_map(document: &str) -> Vec<String> {
     let mut folder = None;
     for line in document.lines() {
         if line.starts_with('#') {
-            folder = line.strip_prefix("### ").and_then(|title| quoted(title).next());
+            folder = line
+                .strip_prefix("### ")
+                .and_then(|title| quoted(title).next());
             folders.extend(folder.map(|folder| folder.trim_end_matches('/').to_owned()));
         }
         let (Some(folder), Some(row)) = (folder, line.strip_prefix("| `")) else {
@@ -76,14 +79,16 @@ pub(crate) fn broken_map(document: &str) -> Vec<String> {
         }
     }
     let sources = ["src", "journal/src"].into_iter().flat_map(files::texts);
-    let parents = sources.filter(|(path, _)| is_rust(path)).filter_map(|(path, _)| {
-        let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
-        match (parts.next()?.as_str(), parts.next()?, parts.next()) {
-            ("src", second, Some(_)) => Some(format!("src/{second}")),
-            ("journal", _, _) => Some("journal".to_owned()),
-            _ => None,
-        }
-    });
+    let parents = sources
+        .filter(|(path, _)| is_rust(path))
+        .filter_map(|(path, _)| {
+            let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
+            match (parts.next()?.as_str(), parts.next()?, parts.next()) {
+                ("src", second, Some(_)) => Some(format!("src/{second}")),
+                ("journal", _, _) => Some("journal".to_owned()),
+                _ => None,
+            }
+        });
     let missing = parents.collect::<BTreeSet<_>>();
     let missing = missing.difference(&folders);
     found.extend(missing.map(|folder| format!("{folder}/ has no section in the map")));

@@ -73,6 +73,9 @@ pub(crate) fn dependencies() -> BTreeSet<String> {
             }
         }
     }
-    assert!(names.contains("tokio"), "no dependencies in Cargo.toml: {names:?}");
+    assert!(
+        names.contains("tokio"),
+        "no dependencies in Cargo.toml: {names:?}"
+    );
     names
 }

@@ -55,8 +55,23 @@ const PORTS_INSTEAD: &[&str] = &[
 pub(crate) const TABLE: &[Row] = &[
     Row {
         folder: "api",
-        may: &["std", "k8s_openapi", "kube", "schemars", "serde", "serde_json", "serde_yaml", "thiserror"],
-        but_not: &["kube::Api", "kube::Client", "kube::api", "kube::client", "kube::runtime"],
+        may: &[
+            "std",
+            "k8s_openapi",
+            "kube",
+            "schemars",
+            "serde",
+            "serde_json",
+            "serde_yaml",
+            "thiserror",
+        ],
+        but_not: &[
+            "kube::Api",
+            "kube::Client",
+            "kube::api",
+            "kube::client",
+            "kube::runtime",
+        ],
         pure: false,
     },
     Row {
@@ -73,16 +88,38 @@ pub(crate) const TABLE: &[Row] = &[
     },
     Row {
         folder: "render",
-        may: &["std", "base64", "serde", "serde_json", "sha2", "crate::api", "crate::instance"],
+        may: &[
+            "std",
+            "base64",
+            "serde",
+            "serde_json",
+            "sha2",
+            "crate::api",
+            "crate::instance",
+        ],
         but_not: NO_OUTSIDE,
         pure: true,
     },
     Row {
         folder: "host",
         may: &[
-            "std", "base64", "futures", "hmac", "russh", "serde", "serde_json", "sha1", "sha2",
-            "thiserror", "tokio", "tracing", "zeroize", "crate::api", "crate::instance",
-            "crate::render", "crate::controller::ports",
+            "std",
+            "base64",
+            "futures",
+            "hmac",
+            "russh",
+            "serde",
+            "serde_json",
+            "sha1",
+            "sha2",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "zeroize",
+            "crate::api",
+            "crate::instance",
+            "crate::render",
+            "crate::controller::ports",
         ],
         but_not: &[],
         pure: false,
@@ -90,8 +127,19 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         folder: "cluster",
         may: &[
-            "std", "futures", "getrandom", "k8s_openapi", "kube", "serde", "serde_json",
-            "thiserror", "tokio", "tracing", "zeroize", "crate::api", "crate::controller::ports",
+            "std",
+            "futures",
+            "getrandom",
+            "k8s_openapi",
+            "kube",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "zeroize",
+            "crate::api",
+            "crate::controller::ports",
             "crate::host::Fence",
         ],
         but_not: &[],
@@ -100,9 +148,22 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         folder: "controller",
         may: &[
-            "std", "futures", "journal", "k8s_openapi", "kube", "serde", "thiserror", "tokio",
-            "tracing", "zeroize", "crate::api", "crate::host", "crate::instance", "crate::pool",
+            "std",
+            "futures",
+            "journal",
+            "k8s_openapi",
+            "kube",
+            "serde",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "zeroize",
+            "crate::api",
+            "crate::host",
+            "crate::instance",
+            "crate::pool",
             "crate::render",
+            "crate::telemetry::current_traceparent",
         ],
         but_not: PORTS_INSTEAD,
         pure: false,
@@ -110,10 +171,20 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         folder: "telemetry",
         may: &[
-            "std", "getrandom", "k8s_openapi::jiff", "opentelemetry", "opentelemetry_otlp",
-            "opentelemetry_sdk", "serde_json", "thiserror", "tokio", "tracing",
-            "tracing_opentelemetry", "tracing_subscriber", "crate::cluster::COMPONENT",
-            "crate::controller::ports",
+            "std",
+            "http_body_util",
+            "hyper",
+            "hyper_util",
+            "k8s_openapi::jiff",
+            "opentelemetry",
+            "opentelemetry_otlp",
+            "opentelemetry_sdk",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "tracing_opentelemetry",
+            "tracing_subscriber",
         ],
         but_not: &[],
         pure: false,
@@ -121,8 +192,19 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         folder: "cli",
         may: &[
-            "std", "clap", "journal", "k8s_openapi", "kube", "serde", "serde_json", "serde_yaml",
-            "thiserror", "tokio", "tracing", "crate",
+            "std",
+            "clap",
+            "getrandom",
+            "journal",
+            "k8s_openapi",
+            "kube",
+            "serde",
+            "serde_json",
+            "serde_yaml",
+            "thiserror",
+            "tokio",
+            "tracing",
+            "crate",
         ],
         but_not: &[],
         pure: false,
@@ -156,12 +238,20 @@ pub(crate) fn broken(source: &Source<'_>, row: &Row, crates: &BTreeSet<String>) 
             ));
         } else if let Some(rule) = row.but_not.iter().find(|rule| hits(&path, rule)) {
             let (at, folder) = (at(mention.line), row.folder);
-            found.push(format!("{at}: {folder}/ mentions {path}; {rule} is not for it"));
+            found.push(format!(
+                "{at}: {folder}/ mentions {path}; {rule} is not for it"
+            ));
         }
     }
-    let waits = scan::words(&code).into_iter().filter(|(word, _)| matches!(*word, "async" | "await"));
+    let waits = scan::words(&code)
+        .into_iter()
+        .filter(|(word, _)| matches!(*word, "async" | "await"));
     for (word, line) in waits.filter(|_| row.pure) {
-        found.push(format!("{}: {}/ is pure, and this is {word}", at(line), row.folder));
+        found.push(format!(
+            "{}: {}/ is pure, and this is {word}",
+            at(line),
+            row.folder
+        ));
     }
     found
 }
@@ -195,14 +285,17 @@ fn resolved(file: &Path, path: &[String], crates: &BTreeSet<String>) -> Option<S
 /// `src/pool/scale.rs` is `crate::pool::scale`.
 fn module_of(file: &Path) -> Vec<String> {
     let inside = file.strip_prefix("src").unwrap_or(file).with_extension("");
-    let names = inside.iter().map(|name| name.to_string_lossy().into_owned());
+    let names = inside
+        .iter()
+        .map(|name| name.to_string_lossy().into_owned());
     let mut module = vec!["crate".to_owned()];
     module.extend(names.filter(|name| name != "mod" && name != "lib"));
     module
 }
 
 fn begins(path: &str, with: &str) -> bool {
-    path.strip_prefix(with).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    path.strip_prefix(with)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 fn hits(path: &str, rule: &str) -> bool {

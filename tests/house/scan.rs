@@ -185,10 +185,12 @@ fn tokens(code: &str) -> Vec<(Token<'_>, usize)> {
 
 /// Every word of `code` with its line.
 pub(crate) fn words(code: &str) -> Vec<(&str, usize)> {
-    let words = tokens(code).into_iter().filter_map(|(token, line)| match token {
-        Token::Word(word) => Some((word, line)),
-        _ => None,
-    });
+    let words = tokens(code)
+        .into_iter()
+        .filter_map(|(token, line)| match token {
+            Token::Word(word) => Some((word, line)),
+            _ => None,
+        });
     words.collect()
 }
 
@@ -223,7 +225,10 @@ fn path(tokens: &[(Token<'_>, usize)], start: usize, found: &mut Vec<Mention>) -
     }
     if segments.len() > 1 {
         let line = tokens[start].1;
-        found.push(Mention { path: segments, line });
+        found.push(Mention {
+            path: segments,
+            line,
+        });
     }
     at.max(start + 1)
 }
