@@ -49,11 +49,9 @@ impl Segment {
         Ok(Self::new(file, header, HEADER_BYTES as u64))
     }
 
-    /// Opens a segment and reads its header. The length is the file's, torn tail and all.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path, id: FileId) -> Result<Self, OpenError> {
-        let file = disk
-            .open(path)
-            .map_err(|e| OpenError::io("open", path, e))?;
+    /// Reads the header of an open segment. The length is the file's, torn tail and all.
+    pub(crate) fn open(file: DiskFile, id: FileId) -> Result<Self, OpenError> {
+        let path = file.path.as_path();
         let length = file
             .file
             .metadata()

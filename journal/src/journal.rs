@@ -1,7 +1,8 @@
 //! The public handle.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,9 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::chain::{StreamState, Streams};
 use crate::codec;
 use crate::disk::{Disk, RealDisk};
 use crate::error::{AppendError, OpenError, ReadError, VerifyError};
+use crate::export::{self, ExportError, Exported};
 use crate::frame::{record_bytes, valid_stream};
 use crate::head::Head;
 use crate::options::{EventKind, Options};
@@ -20,6 +23,7 @@ use crate::read::{ReadAll, ReadStream, from_micros};
 use crate::recover::{self, Kind};
 use crate::report::Opened;
 use crate::store::Store;
+use crate::tail::Tail;
 use crate::verify::{self, Verified};
 use crate::writer::{Appended, Message, Request, Writer};
 use crate::{MAX_EVENTS, MAX_RECORD_BYTES};
@@ -167,12 +171,15 @@ where
         disk: Arc<dyn Disk>,
     ) -> Result<Opened<E>, OpenError> {
         let reads = |schema| kind.reads(schema);
+        let salvage =
+            |folder: &Path, output: &mut dyn Write| export::salvage(&kind, folder, output);
         let (store, lock, report) = recover::open(
             &dir,
             &Kind {
                 name: &kind.name,
                 schema: kind.schema,
                 reads: &reads,
+                salvage: &salvage,
             },
             options,
             disk,
@@ -253,20 +260,20 @@ where
     /// [`ReadError::Closed`] after `close`.
     pub fn streams(&self) -> Result<Vec<StreamInfo>, ReadError> {
         self.check_open()?;
-        let streams = self
-            .inner
-            .store
-            .streams
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let infos = streams.iter().map(|(name, state)| StreamInfo {
-            name: name.as_ref().to_owned(),
-            version: state.version,
-            first: state.first,
-            last_sequence: state.last_sequence,
-            last_at: from_micros(state.last_at_micros),
-        });
-        Ok(infos.collect())
+        let store = &self.inner.store;
+        let streams = store.streams.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(stream_infos(&streams))
+    }
+
+    /// Follows the journal from the global sequence `from` on (1-based; 0 means 1). To get only what
+    /// is new, start behind the head: `journal.head().sequence + 1`.
+    ///
+    /// # Errors
+    /// [`ReadError::Closed`] after `close`. The items have errors of their own.
+    pub fn tail(&self, from: u64) -> Result<Tail<E>, ReadError> {
+        self.check_open()?;
+        let Inner { store, kind, .. } = &*self.inner;
+        Ok(Tail::new(Arc::clone(kind), Arc::clone(store), from))
     }
 
     /// Checks every record up to the present head: checksum, link, sequences; and the index.
@@ -275,6 +282,16 @@ where
     /// The first place that is not as it was written; see [`VerifyError`].
     pub fn verify(&self) -> Result<Verified, VerifyError> {
         verify::verify(&self.inner.store)
+    }
+
+    /// Writes every record up to the present head as JSON lines; [`crate::import`] reads them. Blocks.
+    ///
+    /// # Errors
+    /// See [`ExportError`].
+    pub fn export(&self, output: &mut dyn Write) -> Result<Exported, ExportError> {
+        let Inner { store, kind, .. } = &*self.inner;
+        let head = store.head();
+        export::export(kind, &store.catalog(), head, output)
     }
 
     /// The last durable record. Keep it elsewhere too, and hand it to [`Options::known_head`].
@@ -309,6 +326,17 @@ where
             Ok(())
         }
     }
+}
+
+pub(crate) fn stream_infos(streams: &Streams) -> Vec<StreamInfo> {
+    let info = |(name, state): (&Arc<str>, &StreamState)| StreamInfo {
+        name: name.as_ref().to_owned(),
+        version: state.version,
+        first: state.first,
+        last_sequence: state.last_sequence,
+        last_at: from_micros(state.last_at_micros),
+    };
+    streams.iter().map(info).collect()
 }
 
 /// Checks and encodes an append.

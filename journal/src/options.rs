@@ -1,7 +1,7 @@
 //! What a caller chooses when opening a journal.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::codec::{PayloadError, decode_payload};
 use crate::head::Head;
@@ -19,6 +19,22 @@ pub struct Options {
     pub segment_bytes: u64,
     /// The head that the caller knows from elsewhere. A journal that doesn't contain it is refused.
     pub known_head: Option<Head>,
+    /// What to do about damage that no repair covers. Default: refuse to open.
+    pub on_damage: OnDamage,
+}
+
+/// What `open` does about damage that no repair covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Refuse to open, and change nothing.
+    Refuse,
+    /// Move the whole store into a folder named by this time, export what is readable beside it, and
+    /// begin an empty journal. For applications that can rebuild their state from elsewhere. A journal
+    /// that is sound but behind its known head is refused all the same.
+    SetAside {
+        /// The caller's time.
+        at: SystemTime,
+    },
 }
 
 impl Default for Options {
@@ -28,6 +44,7 @@ impl Default for Options {
             open_deadline: Duration::from_secs(60),
             segment_bytes: 32 << 20,
             known_head: None,
+            on_damage: OnDamage::Refuse,
         }
     }
 }

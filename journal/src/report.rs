@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::error::Damage;
 use crate::head::Head;
 
 /// The result of opening: the journal, and what had to be done to open it.
@@ -24,6 +25,21 @@ pub struct OpenReport {
     pub streams: usize,
     /// What was not in order and has been put in order.
     pub repairs: Vec<Repair>,
+    /// A damaged journal was moved away and an empty one begun, as [`crate::OnDamage::SetAside`] asks.
+    pub set_aside: Option<SetAside>,
+}
+
+/// Where a damaged journal has gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// What was wrong with it.
+    pub damage: Damage,
+    /// The folder that has all its files now.
+    pub folder: PathBuf,
+    /// JSON lines with every record that could still be read.
+    pub export: PathBuf,
+    /// How many those are.
+    pub records: u64,
 }
 
 /// One thing that was not in order and has been put in order. No repair takes away a record that

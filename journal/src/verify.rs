@@ -1,12 +1,13 @@
 //! Checking the whole journal: every checksum, every link, every sequence, and the index.
 
-use crate::chain::Chain;
-use crate::error::{Damage, VerifyError};
+use std::convert::Infallible;
+
+use crate::error::VerifyError;
 use crate::frame::Entry;
 use crate::head::Head;
 use crate::index::{Census, Pointer};
-use crate::scan::{ScanError, Scanner};
 use crate::store::Store;
+use crate::walk::{WalkError, walk};
 
 /// What was vouched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,68 +22,39 @@ pub struct Verified {
     pub segments: usize,
 }
 
+impl From<WalkError<Infallible>> for VerifyError {
+    fn from(error: WalkError<Infallible>) -> Self {
+        match error {
+            WalkError::Io { path, source } => Self::Io { path, source },
+            WalkError::Damaged(damage) => Self::Damaged(damage),
+            WalkError::Visitor(never) => match never {},
+        }
+    }
+}
+
 pub(crate) fn verify(store: &Store) -> Result<Verified, VerifyError> {
     // The catalog may grow meanwhile; what lies behind this head is none of our business.
     let head = store.head();
     let catalog = store.catalog();
-    let mut chain = Chain::new(store.genesis);
     let mut census = Census::default();
-    let mut records = 0;
-    for segment in &catalog.segments {
-        let mut scanner = Scanner::new(segment.clone());
-        while chain.tip().sequence < head.sequence {
-            let offset = scanner.offset();
-            let sequence = chain.tip().sequence + 1;
-            let path = segment.disk.path.clone();
-            let damaged = |what: String, path| {
-                VerifyError::Damaged(Damage {
-                    path,
-                    offset,
-                    sequence,
-                    what,
-                })
+    let chain = walk(&catalog, store.genesis, head, |frame, segment, offset| {
+        if let Entry::Record(record) = &frame.entry {
+            let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
+            let pointer = Pointer {
+                sequence: record.sequence,
+                file: segment.id,
+                offset,
+                length,
             };
-            let frame = match scanner.next() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(ScanError::Io(source)) => return Err(VerifyError::Io { path, source }),
-                Err(ScanError::Frame(error)) => return Err(damaged(error.to_string(), path)),
-            };
-            chain.accept(&frame).map_err(|what| damaged(what, path))?;
-            if let Entry::Record(record) = &frame.entry {
-                records += 1;
-                let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-                let pointer = Pointer {
-                    sequence: record.sequence,
-                    file: segment.id,
-                    offset,
-                    length,
-                };
-                census.count(record.stream.as_bytes(), record.version, &pointer);
-            }
+            census.count(record.stream.as_bytes(), record.version, &pointer);
         }
-    }
-    if chain.head() != head {
-        let path = store.layout.segments();
-        let sequence = chain.head().sequence + 1;
-        let what = format!(
-            "the records end at {}, the head is {}",
-            sequence - 1,
-            head.sequence
-        );
-        return Err(VerifyError::Damaged(Damage {
-            path,
-            offset: 0,
-            sequence,
-            what,
-        }));
-    }
+        Ok(())
+    })?;
     check_index(store, head, census)?;
-    let streams = chain.streams().len();
     Ok(Verified {
         head,
-        records,
-        streams,
+        records: census.lines,
+        streams: chain.streams().len(),
         segments: catalog.segments.len(),
     })
 }

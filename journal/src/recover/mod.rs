@@ -6,9 +6,11 @@
 mod fill;
 mod load;
 mod pass;
+mod set_aside;
 mod settle;
 mod tail_check;
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
@@ -19,17 +21,19 @@ use crate::catalog::Catalog;
 use crate::chain::Chain;
 use crate::disk::{self, Disk};
 use crate::error::{Damage, OpenError};
+use crate::export::Exported;
 use crate::hash::ChainHash;
 use crate::head::{self, Head, Mark, MarkFile};
 use crate::index::Index;
 use crate::lock::{self, Lock};
-use crate::options::Options;
+use crate::options::{OnDamage, Options};
 use crate::report::{OpenReport, Repair};
 use crate::segment::valid_kind;
 use crate::store::{Layout, Store};
 use fill::Filler;
-use load::load;
+use load::{load, load_to_read};
 use pass::{Known, Pass};
+use set_aside::set_aside;
 use settle::settle_index;
 
 /// What a caller's kind comes down to here.
@@ -38,7 +42,12 @@ pub(crate) struct Kind<'a> {
     pub(crate) schema: u16,
     /// Whether payloads with this schema number can be decoded.
     pub(crate) reads: &'a dyn Fn(u16) -> bool,
+    /// Exports whatever is readable in a folder of segments.
+    pub(crate) salvage: &'a Salvage<'a>,
 }
+
+/// See [`crate::export::salvage`].
+pub(crate) type Salvage<'a> = dyn Fn(&Path, &mut dyn Write) -> io::Result<Exported> + 'a;
 
 /// Opens or creates the store in `root`.
 pub(crate) fn open(
@@ -49,6 +58,31 @@ pub(crate) fn open(
 ) -> Result<(Arc<Store>, Lock, OpenReport), OpenError> {
     let layout = Layout { root: root.into() };
     let lock = prepare(&*disk, &layout, kind)?;
+    let damage = match (
+        open_locked(&layout, kind, options, &disk),
+        options.on_damage,
+    ) {
+        (Err(OpenError::Damaged(damage)), OnDamage::SetAside { at }) => (damage, at),
+        (opened, _) => return opened.map(|(store, report)| (store, lock, report)),
+    };
+    let set_aside = set_aside(&*disk, &layout, kind, damage.0, damage.1)?;
+    // The new journal is empty by intent, so it can't have the known head.
+    let options = Options {
+        known_head: None,
+        ..options.clone()
+    };
+    ensure_segments(&*disk, &layout)?;
+    let (store, mut report) = open_locked(&layout, kind, &options, &disk)?;
+    report.set_aside = Some(set_aside);
+    Ok((store, lock, report))
+}
+
+fn open_locked(
+    layout: &Layout,
+    kind: &Kind<'_>,
+    options: &Options,
+    disk: &Arc<dyn Disk>,
+) -> Result<(Arc<Store>, OpenReport), OpenError> {
     let opened = Index::open(&layout.index(), options.cache_bytes, options.open_deadline);
     let mut filler = opened
         .as_ref()
@@ -59,12 +93,12 @@ pub(crate) fn open(
         chain,
         created,
         mut repairs,
-    } = segments(&*disk, &layout, kind, options, filler.as_mut())?;
+    } = segments(&**disk, layout, kind, options, filler.as_mut())?;
     let filled = filler.map(Filler::finish);
-    let index = settle_index(opened, filled, &layout, options, &catalog, &mut repairs);
+    let index = settle_index(opened, filled, layout, options, &catalog, &mut repairs);
     index
         .start_mover()
-        .map_err(|e| OpenError::io("start the index thread for", root, e))?;
+        .map_err(|e| OpenError::io("start the index thread for", &layout.root, e))?;
 
     let head = chain.head();
     let streams = chain.into_streams();
@@ -73,10 +107,11 @@ pub(crate) fn open(
         head,
         streams: streams.len(),
         repairs,
+        set_aside: None,
     };
     let store = Store {
-        layout,
-        disk,
+        layout: layout.clone(),
+        disk: Arc::clone(disk),
         kind: kind.name.into(),
         schema: kind.schema,
         segment_bytes: options.segment_bytes,
@@ -87,16 +122,38 @@ pub(crate) fn open(
         head: watch::Sender::new(head),
         closed: AtomicBool::new(false),
     };
-    Ok((Arc::new(store), lock, report))
+    Ok((Arc::new(store), report))
+}
+
+/// Checks a store without its lock and without changing anything, up to the last whole append.
+pub(crate) fn open_read_only(root: &Path, kind: &Kind<'_>) -> Result<(Catalog, Chain), OpenError> {
+    let layout = Layout { root: root.into() };
+    // The mark first: the segments that are listed after it have everything that it covers.
+    let mark = read_mark(&layout)?;
+    let catalog = load_to_read(&layout, kind)?;
+    let options = Options::default();
+    let mut pass = Pass {
+        kind,
+        known: known_heads(mark, &options),
+        filler: None,
+    };
+    let (chain, cut) = pass.run(&catalog, ChainHash::genesis(kind.name))?;
+    check_bounds(&catalog, chain.head(), mark, &options)?;
+    if let Some(cut) = cut {
+        cut.hide();
+    }
+    Ok((catalog, chain))
 }
 
 /// Recovers the segments alone, without an index, and returns the head.
 #[cfg(test)]
 pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, OpenError> {
+    let salvage = |_: &Path, _: &mut dyn Write| Err(io::ErrorKind::Unsupported.into());
     let kind = Kind {
         name: kind,
         schema: 1,
         reads: &|_| true,
+        salvage: &salvage,
     };
     let layout = Layout { root: root.into() };
     let _lock = prepare(&disk::RealDisk, &layout, &kind)?;
@@ -111,13 +168,16 @@ fn prepare(disk: &dyn Disk, layout: &Layout, kind: &Kind<'_>) -> Result<Lock, Op
             name: kind.name.into(),
         });
     }
-    let folder = |path: &Path| {
-        disk::ensure_folder(disk, path).map_err(|e| OpenError::io("create the folder", path, e))
-    };
-    folder(&layout.root)?;
-    let lock = lock::acquire(&layout.root)?;
-    folder(&layout.segments())?;
+    let root = &layout.root;
+    disk::ensure_folder(disk, root).map_err(|e| OpenError::io("create the folder", root, e))?;
+    let lock = lock::acquire(root)?;
+    ensure_segments(disk, layout)?;
     Ok(lock)
+}
+
+fn ensure_segments(disk: &dyn Disk, layout: &Layout) -> Result<(), OpenError> {
+    let path = layout.segments();
+    disk::ensure_folder(disk, &path).map_err(|e| OpenError::io("create the folder", &path, e))
 }
 
 /// The segments after they have been checked and repaired.

@@ -31,6 +31,11 @@ pub(super) struct Cut {
 }
 
 impl Cut {
+    /// Leaves the tail where it is, but readers don't see it.
+    pub(super) fn hide(self) {
+        self.segment.set_length(self.offset);
+    }
+
     pub(super) fn apply(self, disk: &dyn Disk, head: Head) -> Result<Repair, OpenError> {
         let path = self.segment.disk.path.clone();
         let bytes = self.segment.length().saturating_sub(self.offset);
