@@ -3,9 +3,9 @@
 
 # Colours, where somebody looks and hasn't asked for none.
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
-  BOLD=$'\e[1m' DIM=$'\e[2m' GREEN=$'\e[32m' RED=$'\e[31m' PLAIN=$'\e[0m'
+  BOLD=$'\e[1m' DIM=$'\e[2m' GREEN=$'\e[32m' YELLOW=$'\e[33m' RED=$'\e[31m' PLAIN=$'\e[0m'
 else
-  BOLD='' DIM='' GREEN='' RED='' PLAIN=''
+  BOLD='' DIM='' GREEN='' YELLOW='' RED='' PLAIN=''
 fi
 
 title() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
@@ -75,14 +75,18 @@ follow() {
 }
 
 narrate() {
-  local line=$1 from
+  local line=$1 from detail
   case $line in
     *'"msg":"transition"'*)
       from=$(field from "$line")
       told "$line" "$GREEN" "$(printf '%-12s → %-12s %s' "${from:-(new)}" "$(field to "$line")" "$(field host "$line")")"
       ;;
-    *'"msg":"step done"'*) told "$line" "$DIM" "  $(field step "$line"): $(field detail "$line")" ;;
-    *'"level":"warn"'* | *'"level":"error"'*) told "$line" "$RED" "$(field msg "$line")" ;;
+    *'"msg":"step done"'*)
+      detail=$(field detail "$line")
+      told "$line" "$DIM" "  $(field step "$line"): ${detail:-done}"
+      ;;
+    *'"level":"warn"'*) told "$line" "$YELLOW" "$(field msg "$line")" ;;
+    *'"level":"error"'*) told "$line" "$RED" "$(field msg "$line")" ;;
   esac
 }
 
