@@ -185,6 +185,10 @@ impl Brain {
         let Some(key) = self.connections.get(&connection).cloned() else {
             return;
         };
+        // The last words of a process must not count against the one that took its place.
+        if self.peers.get(&key).map(|peer| peer.connection) != Some(connection) {
+            return;
+        }
         let Some(exporter) = self.exporters.get(&key).cloned() else {
             return;
         };
