@@ -16,9 +16,8 @@ test: ## lint, boot the testbed, run all tests (KEEP=1 leaves the testbed up)
 	@tests/run
 
 unit: ## the tests that need no testbed
-	$(CARGO) test --workspace --lib --bins
-	$(CARGO) test --package journal
-	$(CARGO) test --test crds
+	$(CARGO) test --lib --bins --test crds --test docs --test house
+	$(CARGO) test --workspace --exclude exporter-set-controller
 
 lint: ## rustfmt and Clippy, with and without the features that only tests use
 	$(CARGO) fmt --all --check
