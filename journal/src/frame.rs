@@ -160,6 +160,28 @@ fn saturating_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
+/// As many bytes of a frame as [`peek`] needs.
+pub(crate) const PREFIX_BYTES: usize = 28;
+
+/// The length and the last sequence of the frame at the front of `bytes`, unchecked.
+pub(crate) fn peek(bytes: &[u8]) -> Result<(usize, u64), FrameError> {
+    let mut fields = Fields(bytes);
+    let magic: [u8; 4] = fields.array().ok_or(FrameError::Incomplete)?;
+    let length = fields.u32().ok_or(FrameError::Incomplete)?;
+    // A record has its sequence at 16, a gap its last one at 20.
+    let before = match magic {
+        RECORD_MAGIC => 8,
+        GAP_MAGIC => 12,
+        _ => return Err(FrameError::Magic),
+    };
+    fields.slice(before).ok_or(FrameError::Incomplete)?;
+    let last = fields.u64().ok_or(FrameError::Incomplete)?;
+    match usize::try_from(length) {
+        Ok(size) if (MIN_FRAME..=MAX_RECORD_BYTES).contains(&size) => Ok((size, last)),
+        _ => Err(FrameError::Length(length)),
+    }
+}
+
 /// Decodes the frame at the front of `bytes`, which may hold more.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let mut prefix = Fields(bytes);

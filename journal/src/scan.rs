@@ -4,11 +4,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use crate::catalog::Segment;
+use crate::catalog::{Catalog, Segment};
 use crate::frame::{self, Frame, FrameError};
 use crate::segment::HEADER_BYTES;
 
+/// How much a long scan reads at once.
 const CHUNK: usize = 256 << 10;
+const FIRST_CHUNK: usize = 8 << 10;
 
 /// Why a scan can't go on.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Scanner {
     /// Where in the buffer the next frame begins, and where in the file the buffer does.
     position: usize,
     base: u64,
+    /// How much is read at once: more and more, so that a single record costs little.
+    chunk: usize,
 }
 
 impl Scanner {
@@ -43,6 +47,7 @@ impl Scanner {
             buffer: Vec::new(),
             position: 0,
             base: offset,
+            chunk: FIRST_CHUNK,
         }
     }
 
@@ -76,17 +81,36 @@ impl Scanner {
         Ok(Some(frame))
     }
 
+    /// Goes on to the frame that has this sequence, without checking those before it. `false` at the
+    /// end.
+    fn seek(&mut self, sequence: u64) -> Result<bool, ScanError> {
+        while self.offset() < self.limit {
+            self.have(frame::PREFIX_BYTES)?;
+            let rest = self.buffer.get(self.position..).unwrap_or_default();
+            let (length, last) = frame::peek(rest).map_err(ScanError::Frame)?;
+            if last >= sequence {
+                return Ok(true);
+            }
+            // Further than the buffer: `have` makes up for it.
+            self.position += length;
+        }
+        Ok(false)
+    }
+
     /// Fills the buffer with at least `wanted` bytes of the frame, if the file has them.
     fn have(&mut self, wanted: usize) -> Result<(), ScanError> {
         if self.buffer.len().saturating_sub(self.position) >= wanted {
             return Ok(());
         }
         self.buffer.drain(..self.position.min(self.buffer.len()));
+        self.chunk = (self.chunk * 2).min(CHUNK);
         self.base += self.position as u64;
         self.position = 0;
         let filled = self.buffer.len();
         let available = self.limit.saturating_sub(self.base + filled as u64);
-        let more = usize::try_from(available).unwrap_or(usize::MAX).min(CHUNK);
+        let more = usize::try_from(available)
+            .unwrap_or(usize::MAX)
+            .min(self.chunk.max(wanted));
         self.buffer.resize(filled + more, 0);
         let target = self.buffer.get_mut(filled..).unwrap_or_default();
         let read = self
@@ -106,22 +130,39 @@ impl Scanner {
     }
 }
 
-/// Reads the one frame that stands at `offset` and has `length` bytes.
-pub(crate) fn read_frame<'b>(
-    segment: &Segment,
-    offset: u64,
-    length: u32,
-    buffer: &'b mut Vec<u8>,
-) -> Result<Frame<'b>, ScanError> {
-    let size = usize::try_from(length).unwrap_or(usize::MAX);
-    if size > crate::MAX_RECORD_BYTES || offset + u64::from(length) > segment.length() {
-        return Err(ScanError::Frame(FrameError::Length(length)));
+/// Finds records by their sequences, quickest when they are asked for in order.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    scanner: Option<Scanner>,
+    /// The last sequence that was looked for.
+    last: u64,
+}
+
+impl Finder {
+    /// Goes to the frame that has this sequence. `false` if the catalog ends before it.
+    pub(crate) fn seek(&mut self, catalog: &Catalog, sequence: u64) -> Result<bool, ScanError> {
+        let Some(segment) = catalog.segments.get(catalog.position(sequence)) else {
+            return Ok(false);
+        };
+        let near = segment.near(sequence);
+        let fits = |scanner: &&mut Scanner| {
+            Arc::ptr_eq(&scanner.segment, segment) && scanner.offset() >= near
+        };
+        if self.last < sequence
+            && let Some(scanner) = self.scanner.as_mut().filter(fits)
+            && scanner.seek(sequence)?
+        {
+            self.last = sequence;
+            return Ok(true);
+        }
+        self.last = sequence;
+        self.scanner
+            .insert(Scanner::from(Arc::clone(segment), near))
+            .seek(sequence)
     }
-    buffer.resize(size, 0);
-    segment
-        .disk
-        .file
-        .read_exact_at(buffer, offset)
-        .map_err(ScanError::Io)?;
-    frame::decode(buffer).map_err(ScanError::Frame)
+
+    /// The frame that was gone to.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, ScanError> {
+        self.scanner.as_mut().map_or(Ok(None), Scanner::next)
+    }
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crate::error::VerifyError;
 use crate::frame::Entry;
 use crate::head::Head;
-use crate::index::{Census, Pointer};
+use crate::index::Census;
 use crate::store::Store;
 use crate::walk::{WalkError, walk};
 
@@ -37,16 +37,9 @@ pub(crate) fn verify(store: &Store) -> Result<Verified, VerifyError> {
     let head = store.head();
     let catalog = store.catalog();
     let mut census = Census::default();
-    let chain = walk(&catalog, store.genesis, head, |frame, segment, offset| {
+    let chain = walk(&catalog, store.genesis, head, |frame, _, _| {
         if let Entry::Record(record) = &frame.entry {
-            let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-            let pointer = Pointer {
-                sequence: record.sequence,
-                file: segment.id,
-                offset,
-                length,
-            };
-            census.count(record.stream.as_bytes(), record.version, &pointer);
+            census.count(record.stream.as_bytes(), record.version, record.sequence);
         }
         Ok(())
     })?;

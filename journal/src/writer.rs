@@ -17,7 +17,7 @@ use crate::disk::WholeError;
 use crate::error::AppendError;
 use crate::frame::{self, Record};
 use crate::head::{self, Head, Mark};
-use crate::index::{Line, Pointer};
+use crate::index::Line;
 use crate::lock::Lock;
 use crate::segment::{FileId, Header};
 use crate::store::Store;
@@ -120,7 +120,7 @@ impl Pace {
 struct Written {
     stream: Arc<str>,
     note: RecordNote,
-    pointer: Pointer,
+    offset: u64,
 }
 
 /// The group that is being put together.
@@ -257,14 +257,7 @@ impl Writer {
                 commit,
             };
             hash = frame::encode_record(&record, &mut self.group.bytes);
-            let length = u32::try_from(self.group.bytes.len() - start).unwrap_or(u32::MAX);
             let offset = self.segment.length() + start as u64;
-            let pointer = Pointer {
-                sequence,
-                file: self.segment.id,
-                offset,
-                length,
-            };
             let note = RecordNote {
                 sequence,
                 version,
@@ -274,7 +267,7 @@ impl Writer {
             self.group.written.push(Written {
                 stream,
                 note,
-                pointer,
+                offset,
             });
         }
         self.group.versions.insert(request.stream, version);
@@ -346,12 +339,11 @@ impl Writer {
         let lines = group.written.iter().map(|w| Line {
             stream: Arc::clone(&w.stream),
             version: w.note.version,
-            pointer: w.pointer,
+            sequence: w.note.sequence,
         });
         self.store.index.add(lines);
         for written in &group.written {
-            self.segment
-                .note(written.note.sequence, written.pointer.offset);
+            self.segment.note(written.note.sequence, written.offset);
         }
         self.segment
             .set_length(self.segment.length() + group.bytes.len() as u64);

@@ -118,7 +118,7 @@ impl<W: World> Actor<W> {
             }])
             .await?;
         }
-        if let Some(step) = steps.first() {
+        for step in steps {
             failpoint::hit(Place::Started, *step);
         }
         Ok(())

@@ -145,13 +145,17 @@ pub(crate) fn resolve(
         }
         Some(Ok(pem)) => pem.clone(),
     };
-    Resolution::Ready(Arc::new(Desired {
+    let desired = Desired {
         set: Arc::clone(set),
         parameters,
         images: merge_images(class.spec.images.as_ref(), set.spec.images.as_ref()),
         ca_pem,
         credentials_secret,
-    }))
+    };
+    match desired.trial() {
+        Ok(()) => Resolution::Ready(Arc::new(desired)),
+        Err(failure) => refused(failure.class, failure.class.reason(), failure.message),
+    }
 }
 
 fn cooldown(set: &ExporterSet) -> Result<Duration, String> {
@@ -215,7 +219,24 @@ impl Desired {
         })
     }
 
-    /// What is wanted of an instance whose endpoint is `endpoint`.
+    /// Renders an instance that could be, to see whether any can.
+    fn trial(&self) -> Result<(), Failure> {
+        let about = About {
+            namespace: self.set.namespace().unwrap_or_default(),
+            name: format!("{}-xxxxx", self.set.name_any()),
+            uid: Some("trial".to_owned()),
+            set: self.set.name_any(),
+            set_uid: String::new(),
+        };
+        let grant = Grant {
+            endpoint: "localhost:8082".to_owned(),
+            credential: String::new(),
+            site: self.site(),
+        };
+        self.render(&about, &grant, "").map(|_| ())
+    }
+
+    /// What is wanted of an instance whose endpoint is `endpoint`; empty, if it has none yet.
     #[must_use]
     pub(crate) fn wanted(&self, about: &About, endpoint: &str) -> Wanted {
         let site = self.site();
@@ -224,10 +245,17 @@ impl Desired {
             credential: String::new(),
             site: site.clone(),
         };
-        match self.render(about, &grant, "") {
-            Ok(rendered) => Wanted::Run {
+        let revision = match endpoint {
+            "" => Ok(String::new()),
+            _ => self
+                .render(about, &grant, "")
+                .map(|rendered| rendered.revision),
+        };
+        match revision {
+            Ok(revision) => Wanted::Run {
                 site,
-                revision: rendered.revision,
+                revision,
+                endpoint: endpoint.to_owned(),
                 replace_after_lease: self.set.spec.recycle_strategy
                     == RecycleStrategy::ExitAndReplace,
             },

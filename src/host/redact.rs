@@ -23,13 +23,14 @@ pub(super) fn redact(text: &str) -> String {
     clean
 }
 
-/// Dots join the parts of a token; slashes are left out, so that paths stay readable.
+/// Dots join the parts of a token; slashes and equals signs are left out, so that paths and
+/// assignments stay readable.
 fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '=' | '.')
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+' | '.')
 }
 
 fn push_word(clean: &mut String, word: &str) {
-    // `token=eyJ…` is one word: what stands before the token may stay.
+    // What stands before the token may stay.
     if let Some((before, token)) = word.split_once(JWT_START)
         && token.len() + JWT_START.len() >= SHORTEST_JWT
     {
@@ -73,6 +74,10 @@ mod tests {
             (
                 "/var/lib/containers/storage/volumes/jumpstarter-a-very-long-exporter-name-0123456789-shared".to_owned(),
                 "/var/lib/containers/storage/volumes/jumpstarter-a-very-long-exporter-name-0123456789-shared".to_owned(),
+            ),
+            (
+                "PODMAN_SYSTEMD_UNIT=pool-with-a-long-name-x7k2p-exporter.service".to_owned(),
+                "PODMAN_SYSTEMD_UNIT=pool-with-a-long-name-x7k2p-exporter.service".to_owned(),
             ),
             ("naïve: “ok”".to_owned(), "naïve: “ok”".to_owned()),
             (String::new(), String::new()),

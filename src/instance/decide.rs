@@ -1,7 +1,7 @@
 //! What an instance does next: a function of the instance, of what is seen and of what is wanted.
 
-use super::state::{Credentialed, Draining, Grant, Instance, Reason, Revised, Site};
-use super::{Event, Failure, In, Step, Transition};
+use super::state::{Credentialed, Draining, Grant, Instance, Pending, Reason, Revised, Site};
+use super::{Event, Failure, In, Progress, Step, Transition};
 
 /// What the cluster shows of the Exporter of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Seen {
     pub uid: String,
     /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
+    /// Whether an ExporterSet controls it still.
+    pub owned: bool,
     /// `spec.enabled`, true if absent.
     pub enabled: bool,
     /// `status.credential.name`.
@@ -18,9 +20,11 @@ pub struct Seen {
     pub endpoint: Option<String>,
     /// `status.leaseRef.name`.
     pub lease: Option<String>,
+    /// Whether a Lease object says that it has held the Exporter: also one that came and went unseen.
+    pub served: bool,
     /// Whether the condition Online is True.
     pub online: bool,
-    /// The value of the annotation that waives the teardown.
+    /// The value of the annotation that waives the teardown, if not empty.
     pub waived: Option<String>,
 }
 
@@ -33,6 +37,8 @@ pub enum Wanted {
         site: Site,
         /// The revision of its files.
         revision: String,
+        /// The endpoint that is in them.
+        endpoint: String,
         /// Whether it is replaced after a lease.
         replace_after_lease: bool,
     },
@@ -88,7 +94,8 @@ pub fn decide(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Next
     if matches!(instance, Instance::Deleted(_)) {
         return Next::Forget;
     }
-    if let Some(event) = news_of_lease(instance, seen) {
+    let news = news_of_exporter(instance, seen).or_else(|| rerouted(instance, wanted));
+    if let Some(event) = news {
         return Next::Record(event);
     }
     if let Instance::Draining(draining) = instance {
@@ -98,12 +105,15 @@ pub fn decide(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Next
         return Next::Record(Event::Moved(Transition::Drained(reason)));
     }
     match instance {
-        Instance::Pending(pending) => match (&pending.about.uid, seen) {
-            (Some(_), Some(seen)) => await_credentials(seen, wanted),
-            _ => Next::Create,
+        Instance::Pending(pending) => match (wanted, seen) {
+            (Wanted::Blocked(failure), _) => Next::Wait(Waiting::Blocked(failure.clone())),
+            (_, Some(seen)) => await_credentials(pending, seen, wanted),
+            (_, None) => Next::Create,
         },
         Instance::Credentialed(credentialed) => write(credentialed, wanted),
-        Instance::Written(_) => revised(instance, wanted).unwrap_or(Next::Start),
+        Instance::Written(written) => revised(instance, wanted).unwrap_or_else(|| {
+            not_under_a_lease(written.state.restart, &written.progress).unwrap_or(Next::Start)
+        }),
         Instance::Started(_) => revised(instance, wanted).unwrap_or(Next::Annotate),
         Instance::Annotated(_) => revised(instance, wanted).unwrap_or(Next::Wait(match wanted {
             Wanted::Blocked(failure) => Waiting::Blocked(failure.clone()),
@@ -113,9 +123,17 @@ pub fn decide(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Next
     }
 }
 
-fn news_of_lease(instance: &Instance, seen: Option<&Seen>) -> Option<Event> {
+/// What is seen of the Exporter and not journaled yet: that it was created, though we did not live
+/// to hear of it; its lease.
+fn news_of_exporter(instance: &Instance, seen: Option<&Seen>) -> Option<Event> {
+    let seen = seen?;
+    if instance.about().uid.is_none() {
+        return Some(Event::Created {
+            uid: seen.uid.clone(),
+        });
+    }
     let known = instance.progress().lease.as_ref();
-    match (known, seen?.lease.as_ref()) {
+    match (known, seen.lease.as_ref()) {
         (known, Some(lease)) if known != Some(lease) => Some(Event::Leased {
             lease: lease.clone(),
         }),
@@ -140,12 +158,10 @@ fn reason_to_go(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Op
                 ..
             },
         ) if seen.lease.is_none() => {
-            let moved = instance
-                .site()
-                .is_some_and(|at| at.host != site.host || at.port != site.port);
-            if moved {
+            let served = progress.served || seen.served;
+            if instance.site().is_some_and(|at| at.host != site.host) {
                 Some(Reason::HostChanged)
-            } else if *replace_after_lease && progress.served && !seen.online {
+            } else if *replace_after_lease && served && !seen.online {
                 Some(Reason::LeaseServed)
             } else {
                 None
@@ -155,13 +171,29 @@ fn reason_to_go(instance: &Instance, seen: Option<&Seen>, wanted: &Wanted) -> Op
     }
 }
 
-fn await_credentials(seen: &Seen, wanted: &Wanted) -> Next {
+/// The same host, reached in another way than so far: what was corrected in the parameters holds at
+/// once, also for a teardown.
+fn rerouted(instance: &Instance, wanted: &Wanted) -> Option<Event> {
+    let Wanted::Run { site, .. } = wanted else {
+        return None;
+    };
+    let at = instance.site()?;
+    (at.host == site.host && at != site).then(|| Event::Rerouted(site.clone()))
+}
+
+/// Units that may run under a user's hands are not restarted before the lease is over.
+fn not_under_a_lease(restart: bool, progress: &Progress) -> Option<Next> {
+    let lease = progress.lease.as_ref().filter(|_| restart)?;
+    Some(Next::Wait(Waiting::Lease(lease.clone())))
+}
+
+fn await_credentials(pending: &In<Pending>, seen: &Seen, wanted: &Wanted) -> Next {
     match (&seen.credential, &seen.endpoint, wanted) {
-        (_, _, Wanted::Blocked(failure)) => Next::Wait(Waiting::Blocked(failure.clone())),
         (Some(credential), Some(endpoint), Wanted::Run { site, .. }) => Next::Grant(Grant {
             endpoint: endpoint.clone(),
             credential: credential.clone(),
-            site: site.clone(),
+            // What an adopted Exporter has on its host stays there until its lease is over.
+            site: pending.state.noted.as_ref().unwrap_or(site).clone(),
         }),
         _ => Next::Wait(Waiting::Credentials),
     }
@@ -170,44 +202,48 @@ fn await_credentials(seen: &Seen, wanted: &Wanted) -> Next {
 fn write(credentialed: &In<Credentialed>, wanted: &Wanted) -> Next {
     match wanted {
         Wanted::Blocked(failure) => Next::Wait(Waiting::Blocked(failure.clone())),
-        _ => match &credentialed.progress.lease {
-            // Units that run under a user's hands are restarted when the lease is over.
-            Some(lease) if credentialed.state.restart => Next::Wait(Waiting::Lease(lease.clone())),
-            _ => Next::Write,
-        },
+        _ => not_under_a_lease(credentialed.state.restart, &credentialed.progress)
+            .unwrap_or(Next::Write),
     }
 }
 
 fn revised(instance: &Instance, wanted: &Wanted) -> Option<Next> {
-    let Wanted::Run { revision, .. } = wanted else {
+    let Wanted::Run {
+        revision, endpoint, ..
+    } = wanted
+    else {
         return None;
     };
     let old = instance.revision()? != revision;
     (old && instance.progress().lease.is_none()).then(|| {
         Next::Record(Event::Moved(Transition::Revised(Revised {
             revision: revision.clone(),
+            endpoint: endpoint.clone(),
         })))
     })
 }
 
 fn drain(draining: &In<Draining>, seen: Option<&Seen>) -> Next {
     let progress = &draining.progress;
+    if let (Some(reason), None) = (seen.and_then(|seen| seen.waived.as_ref()), &progress.waived) {
+        return Next::Record(Event::Waived {
+            reason: reason.clone(),
+        });
+    }
+    if progress.waived.is_some() {
+        return Next::Delete;
+    }
     if let Some(seen) = seen {
-        if let (Some(reason), None) = (&seen.waived, &progress.waived) {
-            return Next::Record(Event::Waived {
-                reason: reason.clone(),
-            });
-        }
         // A terminating Exporter is still leased out unless it is disabled.
         if seen.enabled && !progress.has_done(Step::Disable) {
             return Next::Disable;
         }
-        if let (Some(lease), None) = (&seen.lease, &progress.waived) {
+        if let Some(lease) = &seen.lease {
             return Next::Wait(Waiting::Lease(lease.clone()));
         }
     }
-    let undone = draining.state.site.is_none() || progress.has_done(Step::Reload);
-    if undone || progress.waived.is_some() {
+    let nothing_there = draining.state.site.is_none() || !progress.touched;
+    if nothing_there || progress.has_done(Step::Reload) {
         Next::Delete
     } else {
         Next::Undo
@@ -233,9 +269,14 @@ mod tests {
     }
 
     fn run() -> Wanted {
+        wanted("r1")
+    }
+
+    fn wanted(revision: &str) -> Wanted {
         Wanted::Run {
             site: site(),
-            revision: "r1".into(),
+            revision: revision.into(),
+            endpoint: grant().endpoint,
             replace_after_lease: true,
         }
     }
@@ -278,8 +319,116 @@ mod tests {
     fn a_name_that_was_journaled_is_created_under_that_name() {
         let planned = fold(&events_to(State::Pending)[..1]);
         assert_eq!(decide(&planned, None, &run()), Next::Create);
-        // Also if the create went through and its answer was lost.
-        assert_eq!(decide(&planned, Some(&seen()), &run()), Next::Create);
+        // If the create went through and its answer was lost, it is found by what is seen.
+        let found = Next::Record(Event::Created {
+            uid: "uid-x1".into(),
+        });
+        assert_eq!(decide(&planned, Some(&seen()), &run()), found);
+    }
+
+    #[test]
+    fn nothing_is_created_for_a_set_that_cannot_be_served() {
+        let planned = fold(&events_to(State::Pending)[..1]);
+        let failure = Failure::new(FailureClass::ClassMissing, "no class");
+        let next = decide(&planned, None, &Wanted::Blocked(failure.clone()));
+        assert_eq!(next, Next::Wait(Waiting::Blocked(failure)));
+    }
+
+    #[test]
+    fn a_lease_that_came_and_went_unseen_counts_as_served() {
+        let unseen = Seen {
+            served: true,
+            ..seen()
+        };
+        let next = decide(&in_state(State::Annotated), Some(&unseen), &run());
+        assert_eq!(next, drained(Reason::LeaseServed));
+    }
+
+    #[test]
+    fn corrected_ways_in_hold_at_once_also_for_a_teardown() {
+        let corrected = Site {
+            user: "lab".into(),
+            port: 2222,
+            credentials_secret: "rotated".into(),
+            ..site()
+        };
+        let run = Wanted::Run {
+            site: corrected.clone(),
+            revision: "r1".into(),
+            endpoint: grant().endpoint,
+            replace_after_lease: true,
+        };
+        for state in [State::Credentialed, State::Annotated, State::Draining] {
+            let event = Event::Rerouted(corrected.clone());
+            let instance = in_state(state);
+            let next = decide(&instance, Some(&seen()), &run);
+            assert_eq!(next, Next::Record(event.clone()), "{state}");
+            let rerouted = Instance::fold(Some(instance), &event).unwrap();
+            assert_eq!(rerouted.site(), Some(&corrected));
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_never_written_to_needs_no_teardown() {
+        let mut events = events_to(State::Credentialed);
+        events.push(Event::Moved(Transition::Drained(Reason::HostChanged)));
+        let disabled = Seen {
+            enabled: false,
+            ..seen()
+        };
+        assert_eq!(
+            decide(&fold(&events), Some(&disabled), &run()),
+            Next::Delete
+        );
+        let started = Event::StepStarted {
+            steps: vec![Step::WriteConfig],
+            attempt: 1,
+            revision: Some("r1".into()),
+        };
+        events.insert(3, started);
+        assert_eq!(decide(&fold(&events), Some(&disabled), &run()), Next::Undo);
+    }
+
+    #[test]
+    fn units_are_not_restarted_under_a_lease() {
+        let revised = Event::Moved(Transition::Revised(Revised {
+            revision: "r2".into(),
+            endpoint: grant().endpoint,
+        }));
+        let wrote = Event::Moved(Transition::Wrote(crate::instance::WrittenFiles {
+            revision: "r2".into(),
+        }));
+        let leased = Event::Leased { lease: "l1".into() };
+        let mut events = events_to(State::Annotated);
+        events.extend([revised, wrote, leased]);
+        let held = Seen {
+            lease: Some("l1".into()),
+            ..seen()
+        };
+        let next = decide(&fold(&events), Some(&held), &wanted("r2"));
+        assert_eq!(next, Next::Wait(Waiting::Lease("l1".into())));
+    }
+
+    #[test]
+    fn an_adopted_exporter_keeps_its_noted_host_until_its_lease_is_over() {
+        let noted = Site {
+            host: "old-host".into(),
+            ..site()
+        };
+        let adopted = Event::Adopted {
+            about: crate::instance::fixtures::about(),
+            site: Some(noted.clone()),
+        };
+        let held = Seen {
+            lease: Some("l1".into()),
+            ..seen()
+        };
+        let leased = fold(&[adopted.clone(), Event::Leased { lease: "l1".into() }]);
+        let next = decide(&leased, Some(&held), &run());
+        assert!(matches!(next, Next::Grant(Grant { site, .. }) if site == noted));
+        let free = fold(&[adopted]);
+        let next = decide(&free, Some(&seen()), &run());
+        assert_eq!(next, drained(Reason::HostChanged));
     }
 
     #[test]
@@ -375,13 +524,10 @@ mod tests {
 
     #[test]
     fn a_new_revision_waits_for_the_lease() {
-        let newer = Wanted::Run {
-            site: site(),
-            revision: "r2".into(),
-            replace_after_lease: true,
-        };
+        let newer = wanted("r2");
         let revised = Event::Moved(Transition::Revised(Revised {
             revision: "r2".into(),
+            endpoint: grant().endpoint,
         }));
         let online = Seen {
             online: true,
@@ -422,6 +568,7 @@ mod tests {
             drained(Reason::LeaseServed)
         );
         let reuse = Wanted::Run {
+            endpoint: grant().endpoint,
             site: site(),
             revision: "r1".into(),
             replace_after_lease: false,
@@ -453,11 +600,13 @@ mod tests {
         )
             .prop_map(|(a, b)| Seen {
                 uid: "uid-x1".into(),
+                owned: a.1 != b.2,
                 deleting: a.0,
                 enabled: a.1,
                 credential: a.2.then(|| "pool-x1-exporter".into()),
                 endpoint: a.3.then(|| "jumpstarter:8082".into()),
                 lease: b.0.then(|| "l1".into()),
+                served: a.0 != b.1,
                 online: b.1,
                 waived: b.2.then(|| "gone".into()),
             });

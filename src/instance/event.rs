@@ -64,6 +64,8 @@ pub enum Event {
     },
     /// No lease holds the exporter any more.
     Unleased,
+    /// The same host is reached another way from now on: user, port, key or host key have changed.
+    Rerouted(Site),
     /// An administrator has said that nothing need be undone on the host.
     Waived {
         /// The administrator's words.
@@ -123,14 +125,19 @@ impl Instance {
     fn begin(about: About, noted: Option<Site>) -> Self {
         Self::Pending(In {
             about,
-            progress: Progress::default(),
+            progress: Progress {
+                touched: noted.is_some(),
+                ..Progress::default()
+            },
             state: Pending { noted },
         })
     }
 
     fn note(&mut self, event: &Event) {
-        if let Event::Created { uid } = event {
-            self.about_mut().uid = Some(uid.clone());
+        match event {
+            Event::Created { uid } => self.about_mut().uid = Some(uid.clone()),
+            Event::Rerouted(site) => self.reach_by(site),
+            _ => {}
         }
         let progress = self.progress_mut();
         match event {
@@ -157,6 +164,7 @@ impl Instance {
             }
             Event::Unleased => progress.lease = None,
             Event::Waived { reason } => progress.waived = Some(reason.clone()),
+            Event::Rerouted(_) => {}
             Event::Created { .. } | Event::Planned(_) | Event::Adopted { .. } | Event::Moved(_) => {
             }
         }
@@ -177,6 +185,7 @@ impl Event {
             Self::Moved(transition) => transition.kind().name(),
             Self::Leased { .. } => "leased",
             Self::Unleased => "unleased",
+            Self::Rerouted(_) => "rerouted",
             Self::Waived { .. } => "waived",
         }
     }

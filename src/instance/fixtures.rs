@@ -48,6 +48,7 @@ pub(crate) fn transitions() -> Vec<Transition> {
         }),
         Transition::Revised(Revised {
             revision: "r2".into(),
+            endpoint: grant().endpoint,
         }),
         Transition::Drained(Reason::ScaledDown),
         Transition::TornDown(TornDown),
@@ -75,11 +76,16 @@ pub(crate) fn events_to(state: State) -> Vec<Event> {
             uid: "uid-x1".into(),
         },
     ];
-    events.extend(
-        moves
-            .iter()
-            .map(|index| Event::Moved(forward[*index].clone())),
-    );
+    for index in moves {
+        if *index == 1 {
+            events.push(Event::StepStarted {
+                steps: vec![Step::WriteConfig],
+                attempt: 1,
+                revision: Some("r1".into()),
+            });
+        }
+        events.push(Event::Moved(forward[*index].clone()));
+    }
     events
 }
 

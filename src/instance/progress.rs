@@ -13,6 +13,8 @@ pub struct Progress {
     pub revision: Option<String>,
     /// The failure that it waits out, if any.
     pub failed: Option<Failed>,
+    /// Whether anything may have been written to the host since it was chosen.
+    pub touched: bool,
     /// The lease that holds the exporter.
     pub lease: Option<String>,
     /// Whether a lease has held it since its machine was made.
@@ -63,6 +65,7 @@ impl Progress {
             self.done.clear();
             self.revision = revision.map(str::to_owned);
         }
+        self.touched |= steps.contains(&Step::WriteConfig);
         for step in steps {
             if !self.open.contains(step) {
                 self.open.push(*step);

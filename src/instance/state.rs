@@ -88,6 +88,8 @@ pub struct Drifted {
 pub struct Revised {
     /// The revision that is wanted.
     pub revision: String,
+    /// The endpoint of the Jumpstarter service that goes with it.
+    pub endpoint: String,
 }
 
 /// Everything is undone.
@@ -242,7 +244,8 @@ impl Accepts<Grant> for Pending {
     fn accept(self, grant: Grant) -> Credentialed {
         Credentialed {
             grant,
-            restart: false,
+            // Units of an adopted Exporter may run, with whatever files.
+            restart: self.noted.is_some(),
         }
     }
 }
@@ -302,8 +305,9 @@ macro_rules! back_and_out {
 
         impl Accepts<Revised> for $state {
             type Next = Credentialed;
-            fn accept(self, _: Revised) -> Credentialed {
-                Credentialed { grant: self.grant, restart: true }
+            fn accept(self, revised: Revised) -> Credentialed {
+                let endpoint = revised.endpoint;
+                Credentialed { grant: Grant { endpoint, ..self.grant }, restart: true }
             }
         }
     )*};
@@ -406,6 +410,34 @@ impl Instance {
             Self::Started(instance) => Some(&instance.state.grant.site),
             Self::Annotated(instance) => Some(&instance.state.grant.site),
             Self::Draining(instance) => instance.state.site.as_ref(),
+        }
+    }
+
+    /// Changes how the host is reached; it stays the same host.
+    pub(super) fn reach_by(&mut self, site: &Site) {
+        let known = match self {
+            Self::Deleted(_) => None,
+            Self::Pending(instance) => instance.state.noted.as_mut(),
+            Self::Credentialed(instance) => Some(&mut instance.state.grant.site),
+            Self::Written(instance) => Some(&mut instance.state.grant.site),
+            Self::Started(instance) => Some(&mut instance.state.grant.site),
+            Self::Annotated(instance) => Some(&mut instance.state.grant.site),
+            Self::Draining(instance) => instance.state.site.as_mut(),
+        };
+        if let Some(known) = known {
+            *known = site.clone();
+        }
+    }
+
+    /// The endpoint that it was given.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&str> {
+        match self {
+            Self::Pending(_) | Self::Draining(_) | Self::Deleted(_) => None,
+            Self::Credentialed(instance) => Some(&instance.state.grant.endpoint),
+            Self::Written(instance) => Some(&instance.state.grant.endpoint),
+            Self::Started(instance) => Some(&instance.state.grant.endpoint),
+            Self::Annotated(instance) => Some(&instance.state.grant.endpoint),
         }
     }
 

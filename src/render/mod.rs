@@ -16,7 +16,7 @@ use quadlet::Quadlets;
 use sha2::{Digest, Sha256};
 
 /// Everything that the files of one instance depend on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Inputs<'a> {
     /// The Exporter's namespace.
     pub namespace: &'a str,

@@ -5,7 +5,7 @@ use exporter_set_controller::controller::ports::{Greeting, Hosts as _};
 use exporter_set_controller::host::{
     Batch, Fence, HostKeys, Op, Outcome, Owner, PrivateKey, Report, SshHosts, Target,
 };
-use exporter_set_controller::instance::{Failure, Step};
+use exporter_set_controller::instance::{Failure, FailureClass, Step};
 use exporter_set_controller::render::{HostFile, Inputs, Names, Rendered, render};
 use serde_json::json;
 use std::collections::HashMap;
@@ -144,8 +144,19 @@ impl Instance {
         self.rendered().config
     }
 
+    /// The quadlets, but for the exporter's program: no controller knows our tokens, and an
+    /// exporter that is refused ends.
     pub fn quadlets(&self) -> Vec<HostFile> {
-        self.rendered().quadlets
+        let mut quadlets = self.rendered().quadlets;
+        for quadlet in &mut quadlets {
+            let program = format!(
+                "Exec=jmp run --exporter-config {}",
+                self.names.config_path()
+            );
+            let stays = "Exec=sleep infinity\nRunInit=true";
+            quadlet.content = quadlet.content.replace(&program, stays);
+        }
+        quadlets
     }
 
     pub fn create_volume(&self, wipe: bool) -> Op {
@@ -164,7 +175,7 @@ impl Instance {
                 images: vec![rendered.exporter_image, rendered.runtime_image],
             },
             Op::WriteConfig(rendered.config),
-            Op::WriteQuadlets(rendered.quadlets),
+            Op::WriteQuadlets(self.quadlets()),
             self.create_volume(false),
             Op::Start { restart: true },
         ]
@@ -291,4 +302,12 @@ pub fn changes(reports: &[Report]) -> Vec<(Step, bool)> {
             Outcome::Failed(failure) => panic!("{failure}"),
         })
         .collect()
+}
+
+/// Runs `ops`, of which the last must fail with `class` and say `part`.
+pub async fn fails(instance: &Instance, ops: Vec<Op>, class: FailureClass, part: &str) -> Failure {
+    let failure = instance.failure(&SshHosts::new(), ops).await;
+    assert_eq!(failure.class, class, "{failure}");
+    assert!(failure.message.contains(part), "{part}: {failure}");
+    failure
 }

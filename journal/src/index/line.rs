@@ -1,65 +1,20 @@
 //! What the index holds, and how it lies in sled: for each stream, chunks of consecutive versions
-//! under the key `stream 0x00 first-version(big-endian)`; a chunk is a series of 32-byte pointers.
+//! under the key `stream 0x00 first-version(big-endian)`; a chunk is a series of global sequences, 8 bytes
+//! each, little-endian.
 
 use std::sync::Arc;
 
 use super::IndexFault;
-use crate::bytes::Fields;
-use crate::segment::FileId;
 
-const POINTER_BYTES: usize = 32;
+/// How many sequences a chunk has at most.
+pub(super) const CHUNK: usize = 512;
 
-/// How many pointers a chunk has at most.
-pub(super) const CHUNK: usize = 128;
-
-/// Where a record lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pointer {
-    pub(crate) sequence: u64,
-    pub(crate) file: FileId,
-    pub(crate) offset: u64,
-    pub(crate) length: u32,
-}
-
-/// One line of the index.
-#[derive(Debug, Clone)]
+/// One line of the index: a version of a stream, and its place in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) stream: Arc<str>,
     pub(crate) version: u64,
-    pub(crate) pointer: Pointer,
-}
-
-impl Pointer {
-    fn bytes(&self) -> [u8; POINTER_BYTES] {
-        let mut bytes = [0; POINTER_BYTES];
-        let fields = self
-            .sequence
-            .to_le_bytes()
-            .into_iter()
-            .chain(self.file.first.to_le_bytes())
-            .chain(self.offset.to_le_bytes())
-            .chain(self.file.generation.to_le_bytes())
-            .chain(self.length.to_le_bytes());
-        for (byte, field) in bytes.iter_mut().zip(fields) {
-            *byte = field;
-        }
-        bytes
-    }
-
-    fn parse(bytes: &[u8; POINTER_BYTES]) -> Option<Self> {
-        let mut fields = Fields(bytes);
-        let sequence = fields.u64()?;
-        let first = fields.u64()?;
-        let offset = fields.u64()?;
-        let generation = fields.u32()?;
-        let length = fields.u32()?;
-        Some(Self {
-            sequence,
-            file: FileId { first, generation },
-            offset,
-            length,
-        })
-    }
+    pub(crate) sequence: u64,
 }
 
 pub(super) fn key(stream: &str, version: u64) -> Vec<u8> {
@@ -78,20 +33,20 @@ pub(super) fn parse_key(key: &[u8]) -> Option<(&[u8], u64)> {
     (*zero == 0).then_some((stream, u64::from_be_bytes(*version)))
 }
 
-pub(super) fn chunk_value(pointers: &[Pointer]) -> Vec<u8> {
-    pointers.iter().flat_map(Pointer::bytes).collect()
+pub(super) fn chunk_value(sequences: &[u64]) -> Vec<u8> {
+    sequences
+        .iter()
+        .flat_map(|sequence| sequence.to_le_bytes())
+        .collect()
 }
 
-/// The pointers of a chunk.
-pub(super) fn parse_chunk(value: &[u8]) -> Result<Vec<Pointer>, IndexFault> {
-    let (pointers, rest) = value.as_chunks::<POINTER_BYTES>();
-    if pointers.is_empty() || !rest.is_empty() {
+/// The sequences of a chunk.
+pub(super) fn parse_chunk(value: &[u8]) -> Result<impl Iterator<Item = u64>, IndexFault> {
+    let (sequences, rest) = value.as_chunks::<8>();
+    if sequences.is_empty() || !rest.is_empty() {
         return Err(IndexFault::Line);
     }
-    pointers
-        .iter()
-        .map(|bytes| Pointer::parse(bytes).ok_or(IndexFault::Line))
-        .collect()
+    Ok(sequences.iter().map(|bytes| u64::from_le_bytes(*bytes)))
 }
 
 /// A fingerprint of many lines that doesn't depend on their order.
@@ -104,13 +59,13 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    pub(crate) fn count(&mut self, stream: &[u8], version: u64, pointer: &Pointer) {
+    pub(crate) fn count(&mut self, stream: &[u8], version: u64, sequence: u64) {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&version.to_le_bytes());
-        hasher.update(&pointer.bytes());
+        hasher.update(&sequence.to_le_bytes());
         hasher.update(stream);
         self.lines += 1;
-        self.highest = self.highest.max(pointer.sequence);
+        self.highest = self.highest.max(sequence);
         // The multiplier spreads the 32 bits, so that two swapped lines don't cancel out.
         let spread = (u64::from(hasher.finalize()) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.sum = self.sum.wrapping_add(spread ^ (spread >> 29));

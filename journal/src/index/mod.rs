@@ -1,4 +1,4 @@
-//! The sled index: where each version of each stream lies in the segments.
+//! The sled index: which global sequence each version of each stream has.
 //!
 //! The index holds nothing that the segments don't, so any fault in it costs time and never an
 //! event: a fault at open means that it is rebuilt, a fault later that readers do without it. sled
@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use line::{CHUNK, chunk_value, key, parse_chunk, parse_key};
-pub(crate) use line::{Census, Line, Pointer};
+pub(crate) use line::{Census, Line};
 use recent::{Recent, Runs};
 
 /// Why the index can't be used.
@@ -165,7 +165,7 @@ impl Index {
         from: u64,
         upto: u64,
         limit: usize,
-    ) -> Result<Vec<(u64, Pointer)>, IndexFault> {
+    ) -> Result<Vec<(u64, u64)>, IndexFault> {
         // The recent ones first: what isn't among them any more is in sled already.
         let mut lines = self.recent.lookup(stream, from, limit);
         if lines.first().is_none_or(|(version, _)| *version != from) {
@@ -212,9 +212,9 @@ impl Index {
 
 fn batch(runs: &Runs) -> sled::Batch {
     let mut batch = sled::Batch::default();
-    for (stream, (first, pointers)) in runs {
+    for (stream, (first, sequences)) in runs {
         let versions = (*first..).step_by(CHUNK);
-        for (version, chunk) in versions.zip(pointers.chunks(CHUNK)) {
+        for (version, chunk) in versions.zip(sequences.chunks(CHUNK)) {
             batch.insert(key(stream, version), chunk_value(chunk));
         }
     }
@@ -228,7 +228,7 @@ fn stored(
     from: u64,
     upto: u64,
     limit: usize,
-) -> Result<Vec<(u64, Pointer)>, IndexFault> {
+) -> Result<Vec<(u64, u64)>, IndexFault> {
     let mut lines = Vec::new();
     let Some(begin) = db.range(key(stream, 0)..=key(stream, from)).next_back() else {
         return Ok(lines);
@@ -273,9 +273,9 @@ fn count(db: &sled::Db, upto: u64) -> Result<Census, IndexFault> {
     for pair in db.iter() {
         let (key, value) = pair.map_err(fault)?;
         let (stream, first) = parse_key(&key).ok_or(IndexFault::Line)?;
-        for (version, pointer) in (first..).zip(parse_chunk(&value)?) {
-            if pointer.sequence <= upto {
-                census.count(stream, version, &pointer);
+        for (version, found) in (first..).zip(parse_chunk(&value)?) {
+            if found <= upto {
+                census.count(stream, version, found);
             }
         }
     }

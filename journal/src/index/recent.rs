@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::line::{Line, Pointer};
+use super::line::Line;
 
 /// How long lines may stay here.
 const LINGER: Duration = Duration::from_millis(200);
@@ -18,7 +18,7 @@ const FULL: usize = 16 << 10;
 const CROWDED: usize = 16 * FULL;
 
 /// The consecutive versions of one stream, beginning with the first one's number.
-pub(super) type Runs = HashMap<Arc<str>, (u64, Vec<Pointer>)>;
+pub(super) type Runs = HashMap<Arc<str>, (u64, Vec<u64>)>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -47,11 +47,11 @@ impl Recent {
         let mut state = self.state();
         let before = state.count;
         for line in lines {
-            let (_, pointers) = state
+            let (_, sequences) = state
                 .young
                 .entry(line.stream)
                 .or_insert_with(|| (line.version, Vec::new()));
-            pointers.push(line.pointer);
+            sequences.push(line.sequence);
             state.count += 1;
         }
         if before == 0 || (before < FULL && state.count >= FULL) {
@@ -71,18 +71,18 @@ impl Recent {
     }
 
     /// Lines of a stream from version `from` on that are here.
-    pub(super) fn lookup(&self, stream: &str, from: u64, limit: usize) -> Vec<(u64, Pointer)> {
+    pub(super) fn lookup(&self, stream: &str, from: u64, limit: usize) -> Vec<(u64, u64)> {
         let state = self.state();
         let mut found = Vec::new();
         for runs in [&*state.moving, &state.young] {
-            let Some((first, pointers)) = runs.get(stream) else {
+            let Some((first, sequences)) = runs.get(stream) else {
                 continue;
             };
             let skip = usize::try_from(from.saturating_sub(*first)).unwrap_or(usize::MAX);
             let room = limit - found.len();
             found.extend(
                 (*first..)
-                    .zip(pointers.iter().copied())
+                    .zip(sequences.iter().copied())
                     .skip(skip)
                     .take(room),
             );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::catalog::Catalog;
 use crate::frame::{Entry, Record};
-use crate::index::{Census, Index, IndexFault, Line, Pointer};
+use crate::index::{Census, Index, IndexFault, Line};
 use crate::scan::{ScanError, Scanner};
 
 const BATCH: usize = 64 << 10;
@@ -38,17 +38,17 @@ impl<'i> Filler<'i> {
         }
     }
 
-    pub(crate) fn record(&mut self, record: &Record<'_>, pointer: Pointer) {
-        if pointer.sequence <= self.found.highest {
+    pub(crate) fn record(&mut self, record: &Record<'_>) {
+        if record.sequence <= self.found.highest {
             self.expected
-                .count(record.stream.as_bytes(), record.version, &pointer);
+                .count(record.stream.as_bytes(), record.version, record.sequence);
             return;
         }
         let stream = self.name(record.stream);
         self.open.push(Line {
             stream,
             version: record.version,
-            pointer,
+            sequence: record.sequence,
         });
         if record.continues {
             return;
@@ -101,7 +101,6 @@ pub(crate) fn fill(index: &Index, catalog: &Catalog) -> Result<u64, String> {
     for segment in &catalog.segments {
         let mut scanner = Scanner::new(segment.clone());
         loop {
-            let offset = scanner.offset();
             let frame = match scanner.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
@@ -109,17 +108,7 @@ pub(crate) fn fill(index: &Index, catalog: &Catalog) -> Result<u64, String> {
                 Err(ScanError::Frame(e)) => return Err(e.to_string()),
             };
             if let Entry::Record(record) = &frame.entry {
-                let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-                let sequence = record.sequence;
-                filler.record(
-                    record,
-                    Pointer {
-                        sequence,
-                        file: segment.id,
-                        offset,
-                        length,
-                    },
-                );
+                filler.record(record);
             }
         }
     }

@@ -13,7 +13,6 @@ use crate::error::OpenError;
 use crate::frame::{Entry, FrameError};
 use crate::hash::ChainHash;
 use crate::head::Head;
-use crate::index::Pointer;
 use crate::report::Repair;
 use crate::scan::{ScanError, Scanner};
 
@@ -103,20 +102,12 @@ impl Pass<'_, '_> {
             };
             let breach = |what| damaged(&segment.disk.path, offset, next, what);
             chain.accept(&frame).map_err(breach)?;
+            segment.note(next, offset);
             self.check_known(chain.tip(), &segment.disk.path, offset)?;
             if let Entry::Record(record) = &frame.entry {
                 self.check_schema(record.schema, record.sequence)?;
-                segment.note(record.sequence, offset);
-                let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
-                let sequence = record.sequence;
-                let pointer = Pointer {
-                    sequence,
-                    file: segment.id,
-                    offset,
-                    length,
-                };
                 if let Some(filler) = &mut self.filler {
-                    filler.record(record, pointer);
+                    filler.record(record);
                 }
             }
             if chain.is_whole() {

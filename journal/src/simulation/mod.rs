@@ -6,6 +6,7 @@
     clippy::indexing_slicing
 )]
 
+mod corruption;
 mod faults;
 mod power_cut;
 
@@ -201,4 +202,11 @@ fn contents(journal: &Journal<String>) -> Vec<String> {
         .unwrap()
         .map(|item| item.unwrap().event)
         .collect()
+}
+
+/// Where many stores are laid out: in memory if there is such a place.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }

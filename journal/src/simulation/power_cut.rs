@@ -171,13 +171,6 @@ impl Machine {
     }
 }
 
-/// Where crash states are laid out: in memory if there is such a place.
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap()
-}
-
 /// A session of appends, rotations, a failed write, a close and a second session; and the hash of
 /// every record.
 async fn record(dir: &Path) -> (Vec<Op>, Vec<ChainHash>) {

@@ -11,9 +11,9 @@ use super::ports::{Change, Clock, Cluster, ClusterError};
 use super::world::World;
 use super::{Fatal, millis};
 use crate::api::ExporterSetStatus;
-use crate::instance::{Failure, FailureClass, Instance, Retry};
+use crate::instance::{Event, Failure, FailureClass, Instance, Retry, Step};
 use crate::pool;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,13 +22,19 @@ use tokio::task::JoinSet;
 
 /// How long after the last change everything is looked at again, whatever happens.
 const RELIST: Duration = Duration::from_secs(30);
+/// How long after a failure a CA bundle is read again.
+const REREAD: Duration = Duration::from_secs(5);
 /// How long running jobs may go on after we were told to stop.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// What comes back from what was started.
 enum Came {
     Job(String, Box<Result<Held, Fatal>>),
+    /// A job of this instance panicked; it began with this step.
+    Panic(String, Step),
     CaBundle(CaSource, Result<String, Failure>),
+    /// It is time to read the bundle again.
+    Forget(CaSource),
     Status(String),
 }
 
@@ -37,6 +43,8 @@ struct Slot {
     held: Held,
     /// Whether a job is under way.
     busy: bool,
+    /// Whether something changed while it was busy that may mend what it failed at.
+    hastened: bool,
     /// Whether the watch has shown its Exporter: if it is not there any more, it is gone.
     shown: bool,
 }
@@ -57,7 +65,8 @@ pub struct Engine<W: World> {
     slots: BTreeMap<String, Slot>,
     sets: BTreeMap<String, SetMemory>,
     bundles: CaBundles,
-    loading: BTreeSet<CaSource>,
+    /// The bundles that are being read, and whether they have changed meanwhile.
+    loading: BTreeMap<CaSource, bool>,
     sender: mpsc::UnboundedSender<Came>,
     came: mpsc::UnboundedReceiver<Came>,
     tasks: JoinSet<()>,
@@ -72,7 +81,7 @@ impl<W: World> Engine<W> {
             slots: BTreeMap::new(),
             sets: BTreeMap::new(),
             bundles: BTreeMap::new(),
-            loading: BTreeSet::new(),
+            loading: BTreeMap::new(),
             sender,
             came,
             tasks: JoinSet::new(),
@@ -129,11 +138,15 @@ impl<W: World> Engine<W> {
     fn note(&mut self, change: &Change) {
         if let Change::ConfigMap(name) = change {
             self.bundles.retain(|source, _| source.config_map != *name);
+            for (source, changed) in &mut self.loading {
+                *changed |= source.config_map == *name;
+            }
         }
         if !matches!(change, Change::Exporter(_) | Change::Lease(_)) {
             let now = millis(self.world.clock().now());
             for slot in self.slots.values_mut() {
                 slot.held.instance.hasten(Retry::Seldom, now);
+                slot.hastened = slot.busy;
             }
         }
     }
@@ -145,12 +158,21 @@ impl<W: World> Engine<W> {
                 if let Some(slot) = self.slots.get_mut(&name) {
                     slot.held = held;
                     slot.busy = false;
+                    if std::mem::take(&mut slot.hastened) {
+                        let now = millis(self.world.clock().now());
+                        slot.held.instance.hasten(Retry::Seldom, now);
+                    }
                 }
             }
             Came::CaBundle(source, bundle) => {
-                self.loading.remove(&source);
-                self.bundles.insert(source, bundle);
+                if self.loading.remove(&source) == Some(false) {
+                    self.keep(source, bundle);
+                }
             }
+            Came::Forget(source) => {
+                self.bundles.remove(&source);
+            }
+            Came::Panic(name, step) => self.postpone(&name, step)?,
             Came::Status(uid) => {
                 if let Some(memory) = self.sets.get_mut(&uid) {
                     memory.sending = false;
@@ -160,11 +182,53 @@ impl<W: World> Engine<W> {
         Ok(())
     }
 
+    /// Tries again later what panicked. The journal may be ahead of what we hold: it is read anew.
+    fn postpone(&mut self, name: &str, step: Step) -> Result<(), Fatal> {
+        tracing::error!(
+            exporter = name,
+            step = step.name(),
+            "a bug: the step panicked"
+        );
+        let held = self.reread(name)?;
+        let Some(slot) = self.slots.get_mut(name) else {
+            return Ok(());
+        };
+        let failure = Failure::new(FailureClass::HostScriptFailed, "a bug: the step panicked");
+        let retry_at = millis(self.world.clock().now() + RELIST);
+        let failed = Event::StepFailed {
+            step,
+            failure,
+            attempt: 1,
+            retry_at,
+        };
+        let instance = Instance::fold(Some(held.instance), &failed)?;
+        slot.held = Held { instance, ..held };
+        slot.busy = false;
+        Ok(())
+    }
+
+    /// Keeps a CA bundle, or why there is none. What is not there is seen when it comes; any other
+    /// failure is looked at again after a while.
+    fn keep(&mut self, source: CaSource, bundle: Result<String, Failure>) {
+        let passing =
+            matches!(&bundle, Err(failure) if failure.class != FailureClass::CaBundleMissing);
+        self.bundles.insert(source.clone(), bundle);
+        if passing {
+            let (world, sender) = (Arc::clone(&self.world), self.sender.clone());
+            self.tasks.spawn(async move {
+                world.clock().sleep(REREAD).await;
+                // The receiver is gone only when the engine is.
+                let _ = sender.send(Came::Forget(source));
+            });
+        }
+    }
+
     /// Starts to read a CA bundle, if that is not under way.
     fn load(&mut self, source: CaSource) {
-        if !self.loading.insert(source.clone()) {
+        if self.loading.contains_key(&source) {
             return;
         }
+        self.loading.insert(source.clone(), false);
         let (world, sender) = (Arc::clone(&self.world), self.sender.clone());
         self.tasks.spawn(async move {
             let bundle = read_bundle(&*world, &source).await;
@@ -194,6 +258,7 @@ impl Slot {
         Self {
             held,
             busy: false,
+            hastened: false,
             shown: false,
         }
     }

@@ -14,10 +14,13 @@ use crate::controller::world::{World, millis};
 use crate::instance::{
     About, Event, Failure, FailureClass, Instance, Next, Reason, Seen, Site, Wanted, decide,
 };
+use futures::FutureExt;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument;
 
 /// How long an Exporter that we created may be missing from the watch before it counts as gone.
 const WATCH_LAG: Duration = Duration::from_secs(30);
@@ -130,7 +133,7 @@ impl<W: World> Engine<W> {
         if exporter.is_none() && about.uid.is_some() && !slot.shown && lag < WATCH_LAG {
             return Ok(WATCH_LAG);
         }
-        let seen = exporter.map(|exporter| seen(exporter));
+        let seen = exporter.map(|exporter| seen(exporter, &view.leases));
         let resolution = view
             .sets
             .get(&about.set_uid)
@@ -152,7 +155,9 @@ impl<W: World> Engine<W> {
                     return Ok(RELIST);
                 }
                 next => {
-                    let retry_at = slot.instance().progress().failed.as_ref();
+                    let failed = slot.instance().progress().failed.as_ref();
+                    let retry_at =
+                        failed.filter(|failed| jobs::steps(&next).contains(&failed.step));
                     let retry_at = retry_at.map_or(0, |failed| failed.retry_at);
                     let wait = retry_at.saturating_sub(millis(now));
                     if wait > 0 {
@@ -171,19 +176,24 @@ impl<W: World> Engine<W> {
 
     /// Starts a job for one instance.
     fn start(&mut self, name: &str, next: Next, desired: Option<Arc<Desired>>) {
-        let Some(slot) = self.slots.get_mut(name) else {
+        let (Some(slot), Some(step)) = (self.slots.get_mut(name), jobs::steps(&next).first())
+        else {
             return;
         };
         slot.busy = true;
         let (world, held) = (Arc::clone(&self.world), slot.held.clone());
         let (sender, name) = (self.sender.clone(), name.to_owned());
-        let span = tracing::info_span!("job", exporter = name, step = jobs::name(&next));
-        let job = async move {
-            let held = jobs::carry_out(world, held, next, desired).await;
+        let span = tracing::info_span!("job", exporter = name, step = step.name());
+        let job = jobs::carry_out(world, held, next, desired).instrument(span);
+        self.tasks.spawn(async move {
+            // A panic is a bug; it must not take the other instances with it.
+            let came = match AssertUnwindSafe(job).catch_unwind().await {
+                Ok(held) => Came::Job(name, Box::new(held)),
+                Err(_) => Came::Panic(name, *step),
+            };
             // The receiver is gone only when the engine is.
-            let _ = sender.send(Came::Job(name, Box::new(held)));
-        };
-        self.tasks.spawn(tracing::Instrument::instrument(job, span));
+            let _ = sender.send(came);
+        });
     }
 }
 
@@ -195,11 +205,20 @@ fn is_of(exporter: &Exporter, about: &About) -> bool {
     }
 }
 
-fn seen(exporter: &Exporter) -> Seen {
+fn seen(exporter: &Exporter, leases: &[Arc<Lease>]) -> Seen {
     let status = exporter.status.as_ref();
+    let name = exporter.name_any();
+    let holds = |lease: &Arc<Lease>| {
+        let holder = lease
+            .status
+            .as_ref()
+            .and_then(|status| status.exporter_ref.as_ref());
+        holder.is_some_and(|holder| holder.name == name)
+    };
     Seen {
         uid: exporter.uid().unwrap_or_default(),
         deleting: exporter.metadata.deletion_timestamp.is_some(),
+        owned: controller_uid(exporter).is_some(),
         enabled: exporter.spec.enabled.unwrap_or(true),
         credential: status
             .and_then(|s| s.credential.as_ref())
@@ -210,10 +229,12 @@ fn seen(exporter: &Exporter) -> Seen {
         lease: status
             .and_then(|s| s.lease_ref.as_ref())
             .map(|lease| lease.name.clone()),
+        served: leases.iter().any(holds),
         online: is_online(exporter),
         waived: exporter
             .annotations()
             .get(ANNOTATION_WAIVE_TEARDOWN)
+            .filter(|reason| !reason.trim().is_empty())
             .cloned(),
     }
 }
@@ -227,6 +248,14 @@ pub(super) fn is_online(exporter: &Exporter) -> bool {
 
 fn wanted(instance: &Instance, seen: Option<&Seen>, resolution: Option<&Resolution>) -> Wanted {
     match resolution {
+        // The garbage collector says it on the Exporter when a set is deleted. Its mere absence may
+        // also mean that we can't read it, and is no reason to take anything away.
+        None if seen.is_some_and(|seen| seen.owned && !seen.deleting) => {
+            Wanted::Blocked(Failure::new(
+                FailureClass::ClusterError,
+                format!("ExporterSet {} is not to be seen", instance.about().set),
+            ))
+        }
         None => Wanted::Gone(Reason::SetDeleted),
         Some(Resolution::NotOurs) => Wanted::Gone(Reason::ProvisionerChanged),
         Some(Resolution::Refused(failure, _)) => Wanted::Blocked(failure.clone()),
@@ -235,9 +264,8 @@ fn wanted(instance: &Instance, seen: Option<&Seen>, resolution: Option<&Resoluti
             format!("ConfigMap {} is being read", source.config_map),
         )),
         Some(Resolution::Ready(desired)) => {
-            let endpoint = seen
-                .and_then(|seen| seen.endpoint.as_deref())
-                .unwrap_or_default();
+            let endpoint = seen.and_then(|seen| seen.endpoint.as_deref());
+            let endpoint = endpoint.or(instance.endpoint()).unwrap_or_default();
             desired.wanted(instance.about(), endpoint)
         }
     }

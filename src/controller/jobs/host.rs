@@ -3,8 +3,9 @@
 use super::super::Fatal;
 use super::super::actor::{Actor, Done};
 use super::super::desired::Desired;
-use super::super::ports::{Cluster, ClusterError, Hosts, SecretData};
+use super::super::ports::{Clock, Cluster, ClusterError, Hosts, SecretData};
 use super::super::world::World;
+use crate::api::RecycleStrategy;
 use crate::host::{Batch, HostKeys, Op, Outcome, Owner, PrivateKey, Report, Target};
 use crate::instance::{
     Event, Failure, FailureClass, Instance, RunningUnits, Site, Step, Transition, WrittenFiles,
@@ -16,6 +17,8 @@ use tokio::sync::mpsc;
 /// How long a batch may take on the host: image pulls, a start with its 120 s, a stop with its 30 s.
 const PULL_LIMIT: Duration = Duration::from_secs(900);
 const BATCH_LIMIT: Duration = Duration::from_secs(180);
+/// How long the watch is given to show what a fresh read has shown.
+const WATCH_LAG: Duration = Duration::from_secs(1);
 
 impl<W: World> Actor<W> {
     /// Connects, looks at the host, writes config and quadlets, makes the volume.
@@ -23,10 +26,14 @@ impl<W: World> Actor<W> {
         let Instance::Credentialed(instance) = self.instance() else {
             return Ok(());
         };
-        let grant = instance.state.grant.clone();
+        let (grant, restart) = (instance.state.grant.clone(), instance.state.restart);
         // Whoever used the machine last must not meet the next one.
-        let wipe = instance.progress.served && instance.progress.lease.is_none();
+        let replaced = desired.set.spec.recycle_strategy == RecycleStrategy::ExitAndReplace;
+        let wipe = replaced && instance.progress.served && instance.progress.lease.is_none();
         let about = instance.about.clone();
+        if restart && self.is_leased(Step::Connect).await? {
+            return Ok(());
+        }
 
         let rendered = match self.token(&grant.credential).await {
             Ok(token) => desired.render(&about, &grant, &token),
@@ -45,7 +52,12 @@ impl<W: World> Actor<W> {
             rendered.runtime_image.clone(),
         );
         let preflight = Op::Preflight {
-            devices: devices(desired),
+            devices: desired
+                .parameters
+                .runtime
+                .all_devices()
+                .map(str::to_owned)
+                .collect(),
             images: vec![exporter_image.clone(), runtime_image.clone()],
         };
         let Rendered {
@@ -54,8 +66,9 @@ impl<W: World> Actor<W> {
             revision,
             ..
         } = rendered;
+        let look = self.left(vec![preflight], &revision);
         if !self
-            .batch(&target, vec![preflight], PULL_LIMIT, Some(&revision), None)
+            .batch(&target, look, PULL_LIMIT, Some(&revision), None)
             .await?
         {
             return Ok(());
@@ -69,6 +82,7 @@ impl<W: World> Actor<W> {
                 wipe,
             },
         ];
+        let ops = self.left(ops, &revision);
         let then = Transition::Wrote(WrittenFiles {
             revision: revision.clone(),
         });
@@ -83,6 +97,9 @@ impl<W: World> Actor<W> {
             return Ok(());
         };
         let (site, restart) = (instance.state.grant.site.clone(), instance.state.restart);
+        if restart && self.is_leased(Step::Start).await? {
+            return Ok(());
+        }
         let names = Names::of(self.name());
         let units = [names.runtime(), names.exporter_unit()];
         let units = units.map(|unit| format!("{unit}.service")).to_vec();
@@ -106,38 +123,58 @@ impl<W: World> Actor<W> {
         let Some(site) = self.instance().site().cloned() else {
             return Ok(());
         };
-        // A disabled Exporter can still be leased by name; the cache may not know yet.
-        match self.world.cluster().get_exporter(&self.name()).await {
-            Ok(exporter) => {
-                let lease = exporter.status.and_then(|status| status.lease_ref);
-                let ours = exporter.metadata.uid == self.instance().about().uid;
-                if let Some(lease) = lease.filter(|_| ours) {
-                    return self.record(vec![Event::Leased { lease: lease.name }]).await;
-                }
-            }
-            Err(ClusterError::NotFound(_)) => {}
-            Err(error) => return self.file(Step::Stop, error.into()).await,
+        if self.is_leased(Step::Stop).await? {
+            return Ok(());
         }
         let Some(target) = self.reach(&site, Step::Stop).await? else {
             return Ok(());
         };
+        // All of them at each try: a host that was rebooted meanwhile has started the units again.
         let ops = vec![Op::Stop, Op::RemoveFiles, Op::RemoveVolume, Op::Reload];
         self.batch(&target, ops, BATCH_LIMIT, None, None)
             .await
             .map(|_| ())
     }
 
-    /// Runs those of `ops` that are not done, recording each report as it comes, and `then` with
+    /// Those of `ops` that are not done for `revision`.
+    fn left(&self, mut ops: Vec<Op>, revision: &str) -> Vec<Op> {
+        let progress = self.instance().progress();
+        ops.retain(|op| !progress.has_done_for(op.step(), Some(revision)));
+        ops
+    }
+
+    /// Whether a lease holds the Exporter right now, which the watch may not have shown yet; a
+    /// disabled one can still be leased by its name. If that can't be learned, it counts as leased.
+    async fn is_leased(&mut self, step: Step) -> Result<bool, Fatal> {
+        let leased = match self.world.cluster().get_exporter(&self.name()).await {
+            Ok(exporter) => {
+                let ours = exporter.metadata.uid == self.instance().about().uid;
+                ours && exporter
+                    .status
+                    .is_some_and(|status| status.lease_ref.is_some())
+            }
+            Err(ClusterError::NotFound(_)) => false,
+            Err(error) => {
+                self.file(step, error.into()).await?;
+                return Ok(true);
+            }
+        };
+        if leased {
+            self.world.clock().sleep(WATCH_LAG).await;
+        }
+        Ok(leased)
+    }
+
+    /// Runs `ops`, recording each report as it comes, and `then` with
     /// the last one. Returns whether all are done.
     async fn batch(
         &mut self,
         target: &Target,
-        mut ops: Vec<Op>,
+        ops: Vec<Op>,
         time_limit: Duration,
         revision: Option<&str>,
         mut then: Option<Transition>,
     ) -> Result<bool, Fatal> {
-        ops.retain(|op| !self.instance().progress().has_done_for(op.step(), revision));
         let steps: Vec<Step> = ops.iter().map(Op::step).collect();
         let Some(mut current) = steps.first().copied() else {
             if let Some(then) = then {
@@ -238,10 +275,12 @@ impl<W: World> Actor<W> {
             (None, None) => {
                 let pinned = self.world.cluster().pinned_host_keys().await?;
                 let line = format!("{} ", known_hosts_name(site));
-                if pinned.lines().any(|pinned| pinned.starts_with(&line)) {
-                    HostKeys::KnownHosts(pinned)
-                } else {
+                // Only its own lines: they are part of what tells one connection from another.
+                let own: String = lines_of(&pinned, &line);
+                if own.is_empty() {
                     HostKeys::FirstUse
+                } else {
+                    HostKeys::KnownHosts(own)
                 }
             }
         };
@@ -268,7 +307,12 @@ impl<W: World> Actor<W> {
                 .cluster()
                 .pin_host_key(&greeting.known_hosts_line)
                 .await?;
-            target.host_keys = HostKeys::KnownHosts(lines);
+            let name = greeting
+                .known_hosts_line
+                .split(' ')
+                .next()
+                .unwrap_or_default();
+            target.host_keys = HostKeys::KnownHosts(lines_of(&lines, &format!("{name} ")));
         }
         Ok(target)
     }
@@ -319,17 +363,15 @@ fn text_of(data: &SecretData, key: &str) -> Option<String> {
         .and_then(|value| String::from_utf8(value.to_vec()).ok())
 }
 
+/// Those of `lines` that begin with `name`.
+fn lines_of(lines: &str, name: &str) -> String {
+    let own = lines.lines().filter(|line| line.starts_with(name));
+    own.fold(String::new(), |own, line| own + line + "\n")
+}
+
 fn known_hosts_name(site: &Site) -> String {
     match site.port {
         22 => site.host.clone(),
         port => format!("[{}]:{port}", site.host),
     }
-}
-
-fn devices(desired: &Desired) -> Vec<String> {
-    let runtime = &desired.parameters.runtime;
-    let kvm = runtime.kvm.then(|| "/dev/kvm".to_owned());
-    kvm.into_iter()
-        .chain(runtime.devices.iter().cloned())
-        .collect()
 }

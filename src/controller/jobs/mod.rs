@@ -8,7 +8,7 @@ use super::actor::Actor;
 use super::desired::Desired;
 use super::world::World;
 use super::{Fatal, actor::Held};
-use crate::instance::Next;
+use crate::instance::{Next, Step};
 pub(super) use cluster::controller_uid;
 use std::sync::Arc;
 
@@ -38,18 +38,28 @@ pub(crate) async fn carry_out<W: World>(
     Ok(actor.held)
 }
 
-/// The name of a job, for its span.
+/// The steps of a job, in their order.
 #[must_use]
-pub(crate) const fn name(next: &Next) -> &'static str {
+pub(crate) const fn steps(next: &Next) -> &'static [Step] {
     match next {
-        Next::Create => "create",
-        Next::Grant(_) => "grant",
-        Next::Write => "write",
-        Next::Start => "start",
-        Next::Annotate => "annotate",
-        Next::Disable => "disable",
-        Next::Undo => "undo",
-        Next::Delete => "delete",
-        Next::Record(_) | Next::Wait(_) | Next::Forget => "none",
+        Next::Create => &[Step::Create],
+        Next::Grant(_) => &[Step::AwaitCredentials],
+        Next::Write => &[
+            Step::Connect,
+            Step::WriteConfig,
+            Step::WriteQuadlets,
+            Step::CreateVolume,
+        ],
+        Next::Start => &[Step::Start],
+        Next::Annotate => &[Step::Annotate],
+        Next::Disable => &[Step::Disable],
+        Next::Undo => &[
+            Step::Stop,
+            Step::RemoveFiles,
+            Step::RemoveVolume,
+            Step::Reload,
+        ],
+        Next::Delete => &[Step::Delete],
+        Next::Record(_) | Next::Wait(_) | Next::Forget => &[],
     }
 }

@@ -75,6 +75,14 @@ impl Objects {
         }
     }
 
+    /// Deletes all sets; the garbage collector deletes their Exporters.
+    pub(super) fn delete_sets(&mut self) {
+        self.sets.clear();
+        for exporter in self.exporters.values_mut() {
+            exporter.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        }
+    }
+
     fn touch(&mut self, name: &str) {
         self.version += 1;
         let version = self.version.to_string();
@@ -109,6 +117,15 @@ impl FakeCluster {
         let mut objects = lock(&self.objects);
         change(&mut objects);
         objects.changed(Change::Set(String::new()));
+    }
+
+    /// Puts ConfigMaps there, as the watch shows it.
+    pub(super) fn change_map(&self, maps: BTreeMap<String, BTreeMap<String, String>>) {
+        let mut objects = lock(&self.objects);
+        for name in maps.keys() {
+            objects.changed(Change::ConfigMap(name.clone()));
+        }
+        objects.config_maps = maps;
     }
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {

@@ -216,7 +216,7 @@ async fn a_lost_journal_is_made_up_for_by_the_cluster() {
     outside.run(MINUTE).await;
     outside.assert_one_runs();
     outside.journal.entries.lock().unwrap().clear();
-    outside.cluster.change(|objects| objects.sets.clear());
+    outside.cluster.change(|objects| objects.delete_sets());
     outside.run(MINUTE).await;
     outside.assert_nothing_is_left();
 }
@@ -227,7 +227,7 @@ async fn a_teardown_waits_for_its_secret_or_a_waiver() {
     outside.run(MINUTE).await;
     let name = outside.exporters()[0].name_any();
     outside.cluster.change(|objects| {
-        objects.sets.clear();
+        objects.delete_sets();
         objects.secrets.remove("lab-ssh-key");
     });
     outside.run(MINUTE).await;
@@ -276,11 +276,145 @@ async fn a_leased_exporter_is_not_torn_down_under_its_user() {
         });
     };
     lease(Some("l1"));
-    outside.cluster.change(|objects| objects.sets.clear());
+    outside.cluster.change(|objects| objects.delete_sets());
     outside.run(10 * MINUTE).await;
     assert!(outside.hosts.instances(HOST)[&name].running);
     assert_eq!(outside.exporters()[0].spec.enabled, Some(false));
     lease(None);
     outside.run(MINUTE).await;
     outside.assert_nothing_is_left();
+}
+
+/// Deleted in the midst of coming up, whatever was just being done when the process died.
+#[tokio::test(start_paused = true)]
+async fn a_set_deleted_at_any_crash_leaves_nothing() {
+    for at in 1.. {
+        let outside = Outside::new();
+        outside.crash.set(at);
+        tokio::select! {
+            result = outside.engine().run(std::future::pending()) => panic!("{result:?}"),
+            () = outside.crash.hit.notified() => {}
+            () = tokio::time::sleep(2 * MINUTE) => {}
+        }
+        let due = outside.crash.is_due();
+        outside.crash.set(0);
+        outside.cluster.change(Objects::delete_sets);
+        outside.run(10 * MINUTE).await;
+        outside.assert_nothing_is_left();
+        if due {
+            assert!(at > 30, "only {at} places");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_endpoint_is_written_once() {
+    let outside = Outside::new();
+    outside.run(MINUTE).await;
+    let before = outside.journal.entries.lock().unwrap().len();
+    outside.cluster.change(|objects| {
+        let exporter = objects.exporters.values_mut().next().unwrap();
+        exporter.status.as_mut().unwrap().endpoint = Some("other:8082".into());
+    });
+    outside.run(10 * MINUTE).await;
+    let written = outside.journal.entries.lock().unwrap().len() - before;
+    assert!(
+        (5..30).contains(&written),
+        "{written} records for one change"
+    );
+    assert_eq!(outside.exporters().len(), 1);
+    assert!(
+        outside.exporters()[0]
+            .annotations()
+            .contains_key(ANNOTATION_HOST)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_planned_for_a_set_that_cannot_be_served_waits() {
+    use super::ports::Entry;
+    use super::record::{Record, instance_stream};
+    let outside = Outside::new();
+    let about = crate::instance::About {
+        namespace: "lab".into(),
+        name: "aarch64-ssh-pool-zzzzz".into(),
+        uid: None,
+        set: "aarch64-ssh-pool".into(),
+        set_uid: "uid-set".into(),
+    };
+    let entry = Entry {
+        stream: instance_stream(&about.name),
+        version: 1,
+        at: std::time::SystemTime::UNIX_EPOCH,
+        record: Record::Instance(Box::new(crate::instance::Event::Planned(about))),
+    };
+    outside.journal.entries.lock().unwrap().push(entry);
+    let class = outside.cluster.look(|objects| objects.classes.clone());
+    outside.cluster.change(|objects| objects.classes.clear());
+    outside.run(MINUTE).await;
+    assert!(outside.exporters().is_empty());
+    outside.cluster.change(|objects| objects.classes = class);
+    outside.run(MINUTE).await;
+    assert_eq!(outside.exporters()[0].name_any(), "aarch64-ssh-pool-zzzzz");
+    outside.assert_one_runs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_cannot_be_read_takes_nothing_away() {
+    let outside = Outside::new();
+    outside.run(MINUTE).await;
+    outside.cluster.change(|objects| objects.sets.clear());
+    outside.run(10 * MINUTE).await;
+    outside.assert_one_runs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_teardown_begins_anew_on_a_host_that_was_rebooted_in_its_midst() {
+    let outside = Outside::new();
+    outside.run(MINUTE).await;
+    let name = outside.exporters()[0].name_any();
+    let failure = Failure::new(FailureClass::OutcomeUnknown, "power loss");
+    outside
+        .hosts
+        .failing
+        .lock()
+        .unwrap()
+        .insert(Step::RemoveFiles, failure);
+    outside.cluster.change(Objects::delete_sets);
+    outside.run(Duration::from_secs(5)).await;
+    let mut hosts = outside.hosts.on.lock().unwrap();
+    let instance = hosts.get_mut(HOST).unwrap().get_mut(&name).unwrap();
+    assert!(!instance.running);
+    instance.running = true;
+    drop(hosts);
+    outside.hosts.failing.lock().unwrap().clear();
+    outside.run(10 * MINUTE).await;
+    outside.assert_nothing_is_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ca_bundle_that_could_not_be_read_is_read_again() {
+    let outside = Outside::new();
+    let maps = outside.cluster.look(|objects| objects.config_maps.clone());
+    outside
+        .cluster
+        .change(|objects| objects.config_maps.clear());
+    outside.run(MINUTE).await;
+    let status = outside
+        .cluster
+        .look(|objects| objects.sets["aarch64-ssh-pool"].status.clone());
+    let reasons: Vec<String> = status
+        .unwrap()
+        .conditions
+        .into_iter()
+        .map(|c| c.reason)
+        .collect();
+    assert!(
+        reasons.contains(&"CaBundleMissing".to_owned()),
+        "{reasons:?}"
+    );
+    outside.cluster.change_map(maps);
+    outside.run(MINUTE).await;
+    outside.assert_one_runs();
 }

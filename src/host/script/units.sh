@@ -141,7 +141,11 @@ assert_up() {
 	fail UnitFailed "$reason${words:+; $words}$nl$(unit_log "$unit")"
 }
 
-unit_log() { journalctl --quiet --no-pager -u "$1.service" -n 20 -o cat 2>/dev/null | tail -c 1500; }
+# The last words of a unit, without Podman's own record of its containers ("… container died …").
+unit_log() {
+	journalctl --quiet --no-pager -u "$1.service" -n 40 -o cat 2>/dev/null |
+		grep -v '^[-0-9]* [.:0-9]* [-+0-9]* UTC m=' | tail -n 20 | tail -c 1500
+}
 
 # Stops the units and sees them inactive; the holder of the network is stopped last, by its order.
 stop_units() {

@@ -117,6 +117,9 @@ pub enum ToExporter {
         /// The lease's name.
         lease: String,
     },
+    /// The controller lost the API server: no session outlives that, whatever
+    /// the connection's options.
+    SessionLost,
     /// Report what you see now.
     Report {
         /// A number for the answer.

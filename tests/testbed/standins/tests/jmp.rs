@@ -186,6 +186,20 @@ fn a_broken_connection_is_resumed_within_the_session() {
 }
 
 #[test]
+fn a_session_that_the_controller_lost_is_not_resumed() {
+    let fixture = Fixture::start("exitOnLeaseEnd: false");
+    let mut peer = fixture.available();
+    peer.tell(&ToExporter::SessionLost);
+    let (_, first) = fixture.accept();
+    assert!(matches!(first, FromExporter::Register { .. }));
+
+    let mut fixture = Fixture::start("exitOnLeaseEnd: true");
+    let mut peer = fixture.available();
+    peer.tell(&ToExporter::SessionLost);
+    assert_eq!(fixture.exit_code(), Some(0));
+}
+
+#[test]
 fn a_refused_registration_ends_it_with_success() {
     let mut fixture = Fixture::start("exitOnLeaseEnd: true");
     let (stream, _) = fixture.listener.accept().unwrap();

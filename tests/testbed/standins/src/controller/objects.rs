@@ -119,6 +119,27 @@ pub struct LeaseStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// A kind whose objects live in namespaces and can be read and watched.
+pub trait Namespaced:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + serde::de::DeserializeOwned
+    + Send
+    + 'static
+{
+}
+
+impl<K> Namespaced for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + 'static
+{
+}
+
 macro_rules! resource {
     ($type:ty, $kind:literal, $plural:literal) => {
         impl Resource for $type {

@@ -13,10 +13,11 @@ use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
 
 use super::brain::{Brain, Input, Settings};
 use super::credentials::Signer;
-use super::objects::{Exporter, Lease};
+use super::objects::{Exporter, Lease, Namespaced};
 use super::{control, duration, peers};
 use crate::log::log;
 
@@ -50,6 +51,9 @@ pub struct Options {
     /// Written when everything is served
     #[arg(long)]
     ready_file: Option<PathBuf>,
+    /// End, with an error, when the API server has been away for ten seconds
+    #[arg(long)]
+    exit_without_api_server: bool,
     /// Only this namespace; all if absent
     #[arg(long, conflicts_with = "except")]
     namespace: Option<String>,
@@ -64,6 +68,9 @@ pub enum ServeError {
     /// The cluster's address or credentials are missing or wrong.
     #[error("no cluster: {0} (set KUBECONFIG)")]
     Cluster(#[from] kube::Error),
+    /// As the real one does, if asked to.
+    #[error("the API server has been away for ten seconds")]
+    ApiServerLost,
     /// An address is taken or not ours.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -112,6 +119,8 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
     let opaque = watcher::Config::default().fields("type=Opaque");
     watch::<Secret>(&client, &options, opaque, &feed, Input::Secret);
 
+    let (lose, lost) = oneshot::channel();
+    tokio::spawn(mind_api_server(client.clone(), feed.clone(), lose));
     let settings = Settings {
         endpoint: options.endpoint,
         tick: options.tick,
@@ -147,9 +156,32 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         _ = brain => log("the brain ended"),
+        _ = lost, if options.exit_without_api_server => return Err(ServeError::ApiServerLost),
     }
     log("stopping");
     Ok(())
+}
+
+/// Asks the API server each half second whether it is there, and tells the brain
+/// when it has been away for five seconds, and `lost` when it has been for ten.
+async fn mind_api_server(client: Client, feed: mpsc::Sender<Input>, lost: oneshot::Sender<()>) {
+    let (mut seen, mut told, mut lost) = (Instant::now(), true, Some(lost));
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let answer = timeout(Duration::from_secs(2), client.apiserver_version()).await;
+        if matches!(answer, Ok(Ok(_))) {
+            seen = Instant::now();
+        }
+        let is_there = seen.elapsed() < Duration::from_secs(5);
+        if is_there != told && feed.send(Input::ApiServer(is_there)).await.is_err() {
+            return;
+        }
+        told = is_there;
+        if seen.elapsed() > Duration::from_secs(10) {
+            // Nobody listens when the program isn't to end.
+            let _ = lost.take().map(|lost| lost.send(()));
+        }
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
@@ -159,20 +191,13 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// Watches one kind for ever.
-fn watch<K>(
+fn watch<K: Namespaced>(
     client: &Client,
     options: &Options,
     config: watcher::Config,
     feed: &mpsc::Sender<Input>,
     wrap: fn(watcher::Event<K>) -> Input,
-) where
-    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + 'static,
-{
+) {
     let api: Api<K> = match &options.namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),

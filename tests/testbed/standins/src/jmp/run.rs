@@ -30,6 +30,8 @@ const LAUNCHER_VARIABLE: &str = "JUMPSTARTER_LAUNCHER_SOCKET";
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause before the first attempt after a broken connection.
 const SETTLE: Duration = Duration::from_millis(100);
+/// From a lost session to the end of the process.
+const UNWINDING: Duration = Duration::from_millis(3500);
 /// Refused registrations after which the process ends.
 const MAX_REFUSALS: u32 = 5;
 
@@ -148,6 +150,8 @@ enum End {
     Refused(String),
     /// It broke.
     Broken,
+    /// The controller ended the session.
+    SessionLost,
     /// The process is to end.
     Exit,
 }
@@ -187,6 +191,15 @@ impl Exporter {
                 End::Broken => {
                     log("lost the controller");
                     (since, attempt, refusals, in_session) = (Instant::now(), 0, 0, true);
+                    SETTLE
+                }
+                End::SessionLost => {
+                    log("the controller lost the session");
+                    if self.config.exit_on_lease_end {
+                        self.pause(UNWINDING);
+                        return shutdown_launcher();
+                    }
+                    (since, attempt, refusals, in_session) = (Instant::now(), 0, 0, false);
                     SETTLE
                 }
                 End::NotConnected(error) => {
@@ -254,6 +267,11 @@ impl Exporter {
         loop {
             let steps = match self.inputs.recv_timeout(next_tick - Instant::now()) {
                 Ok(Input::Signal(signal)) => self.signal(signal),
+                Ok(Input::Message(connection, ToExporter::SessionLost))
+                    if connection == self.connection =>
+                {
+                    return End::SessionLost;
+                }
                 Ok(Input::Message(connection, message)) if connection == self.connection => {
                     self.message(&stream, message)
                 }
@@ -348,7 +366,9 @@ impl Exporter {
                 let _ = send(&mut &*stream, &FromExporter::Report { id, report });
                 Vec::new()
             }
-            ToExporter::Accepted { .. } | ToExporter::Refused { .. } => Vec::new(),
+            ToExporter::Accepted { .. } | ToExporter::Refused { .. } | ToExporter::SessionLost => {
+                Vec::new()
+            }
         }
     }
 

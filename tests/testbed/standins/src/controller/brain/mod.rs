@@ -48,6 +48,8 @@ pub enum Input {
     Peer(PeerEvent),
     /// A test.
     Question(Question),
+    /// The API server went away for good, or came back.
+    ApiServer(bool),
 }
 
 /// Something to look at, now or later.
@@ -81,6 +83,7 @@ pub struct Brain {
     due: BTreeSet<Item>,
     timers: BTreeSet<(Instant, Item)>,
     listed: BTreeSet<&'static str>,
+    is_api_server_there: bool,
 }
 
 impl Brain {
@@ -100,6 +103,7 @@ impl Brain {
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             listed: BTreeSet::new(),
+            is_api_server_there: true,
         }
     }
 
@@ -172,6 +176,7 @@ impl Brain {
             Input::Secret(event) => self.secret_event(event),
             Input::Peer(event) => self.peer_event(event).await,
             Input::Question(question) => self.answer(question),
+            Input::ApiServer(is_there) => self.api_server_event(is_there),
         }
     }
 }

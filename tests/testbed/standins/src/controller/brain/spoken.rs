@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -12,7 +11,7 @@ use super::written::{reason, subject};
 use super::{Brain, Item, Peer};
 use crate::controller::control::{Connected, Question};
 use crate::controller::exporter_rules;
-use crate::controller::objects::{Exporter, now};
+use crate::controller::objects::now;
 use crate::controller::peers::PeerEvent;
 use crate::controller::store::Key;
 use crate::log::log;
@@ -22,6 +21,18 @@ use crate::wire::{FromExporter, Identity, TOUCH_ANNOTATION, ToExporter};
 const LABEL_PREFIX: &str = "jumpstarter.dev/";
 
 impl Brain {
+    /// Without an API server no session goes on, and none begins.
+    pub(super) fn api_server_event(&mut self, is_there: bool) {
+        self.is_api_server_there = is_there;
+        if is_there {
+            return log("the API server is back");
+        }
+        log("the API server is away: every session ends");
+        for (_, peer) in std::mem::take(&mut self.peers) {
+            peer.tell(ToExporter::SessionLost);
+        }
+    }
+
     pub(super) async fn peer_event(&mut self, event: PeerEvent) {
         match event {
             PeerEvent::Hello {
@@ -75,6 +86,9 @@ impl Brain {
             } => (identity, report, lease.clone(), true),
             _ => return refuse("the first message must be Register or Resume"),
         };
+        if !self.is_api_server_there {
+            return refuse("the API server is away");
+        }
         let key = match self.authenticate(identity) {
             Ok(key) => key,
             Err(message) => return refuse(message),
@@ -156,9 +170,7 @@ impl Brain {
         let status = match registration {
             Some((labels, devices)) => {
                 if let Some(patch) = label_patch(exporter.labels(), &labels) {
-                    let api: Api<Exporter> = self.api(&key.0);
-                    let params = PatchParams::default();
-                    let written = api.patch(&key.1, &params, &Patch::Merge(patch)).await?;
+                    let written = self.merge(key, patch).await?;
                     self.put_exporter(written);
                 }
                 exporter_rules::registered(&exporter, devices, now())
@@ -173,6 +185,10 @@ impl Brain {
         let Some(key) = self.connections.get(&connection).cloned() else {
             return;
         };
+        // The last words of a process must not count against the one that took its place.
+        if self.peers.get(&key).map(|peer| peer.connection) != Some(connection) {
+            return;
+        }
         let Some(exporter) = self.exporters.get(&key).cloned() else {
             return;
         };

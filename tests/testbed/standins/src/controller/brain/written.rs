@@ -8,16 +8,17 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{Brain, Item};
 use crate::controller::credentials::Subject;
 use crate::controller::exporter_rules::{self, Facts};
 use crate::controller::lease_rules::{self, Decision};
 use crate::controller::objects::{
-    Exporter, ExporterStatus, LEASE_ENDED_LABEL, Lease, now, status_patch,
+    Exporter, ExporterStatus, LEASE_ENDED_LABEL, Lease, Namespaced, now, status_patch,
 };
 use crate::controller::store::Key;
 use crate::jmp::run::fresh_uuid;
@@ -25,6 +26,8 @@ use crate::log::log;
 
 /// Pause after a failed write.
 const RETRY: Duration = Duration::from_millis(500);
+/// Limit on one request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Longest name of a Secret.
 const MAX_NAME: usize = 253;
 
@@ -46,11 +49,20 @@ impl Brain {
         }
     }
 
-    pub(super) fn api<K>(&self, namespace: &str) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-    {
+    fn api<K: Namespaced>(&self, namespace: &str) -> Api<K> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Merges into an object, apart from its status.
+    pub(super) async fn merge<K: Namespaced>(&self, key: &Key, patch: Value) -> kube::Result<K> {
+        let (api, params) = (self.api::<K>(&key.0), PatchParams::default());
+        limited(api.patch(&key.1, &params, &Patch::Merge(patch))).await
+    }
+
+    /// Merges into an object's status.
+    async fn merge_status<K: Namespaced>(&self, key: &Key, patch: Value) -> kube::Result<K> {
+        let (api, params) = (self.api::<K>(&key.0), PatchParams::default());
+        limited(api.patch_status(&key.1, &params, &Patch::Merge(patch))).await
     }
 
     async fn look_at_exporter(&mut self, key: &Key) -> kube::Result<()> {
@@ -93,10 +105,7 @@ impl Brain {
         let Some(patch) = status_patch(old, new, &[]) else {
             return Ok(());
         };
-        let api: Api<Exporter> = self.api(&key.0);
-        let written = api
-            .patch_status(&key.1, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
+        let written = self.merge_status(key, patch).await?;
         self.put_exporter(written);
         Ok(())
     }
@@ -124,7 +133,6 @@ impl Brain {
             .signer
             .issue(&subject, id, now())
             .map_err(kube::Error::SerdeError)?;
-        let api: Api<Secret> = self.api(&key.0);
         let owner = vec![exporter.owner()];
         let written = if secret.is_some() {
             let token = base64::engine::general_purpose::STANDARD.encode(token);
@@ -132,8 +140,7 @@ impl Brain {
                 "metadata": { "ownerReferences": owner },
                 "data": { "token": token },
             });
-            api.patch(&secret_key.1, &PatchParams::default(), &Patch::Merge(patch))
-                .await?
+            self.merge(&secret_key, patch).await?
         } else {
             let secret = Secret {
                 metadata: ObjectMeta {
@@ -146,7 +153,8 @@ impl Brain {
                 data: Some([("token".to_owned(), ByteString(token.into_bytes()))].into()),
                 ..Secret::default()
             };
-            api.create(&PostParams::default(), &secret).await?
+            let api: Api<Secret> = self.api(&key.0);
+            limited(api.create(&PostParams::default(), &secret)).await?
         };
         self.put_secret(written);
         Ok(true)
@@ -186,10 +194,7 @@ impl Brain {
             self.patch_lease(key, json!({ "metadata": { "ownerReferences": [owner] } }))
                 .await?;
         }
-        let api: Api<Lease> = self.api(&key.0);
-        let written = api
-            .patch_status(&key.1, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
+        let written: Lease = self.merge_status(key, patch).await?;
         self.put_lease(written.clone());
         self.label_ended(key, &written).await
     }
@@ -207,10 +212,7 @@ impl Brain {
     }
 
     async fn patch_lease(&mut self, key: &Key, patch: Value) -> kube::Result<()> {
-        let api: Api<Lease> = self.api(&key.0);
-        let written = api
-            .patch(&key.1, &PatchParams::default(), &Patch::Merge(patch))
-            .await?;
+        let written = self.merge(key, patch).await?;
         self.put_lease(written);
         Ok(())
     }
@@ -228,6 +230,15 @@ impl Brain {
         let status = exporter_rules::seen(&exporter, now());
         self.write_exporter_status(key, &exporter.status, &status)
             .await
+    }
+}
+
+/// Makes a request, for five seconds at most: the client's own patience is longer,
+/// and everything else waits.
+async fn limited<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    match timeout(REQUEST_LIMIT, request).await {
+        Ok(result) => result,
+        Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
     }
 }
 
