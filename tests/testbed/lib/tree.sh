@@ -45,8 +45,10 @@ customise_tree() {
     apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer \
     podman-auto-update.timer podman-auto-update.service podman-restart.service
   systemctl --root="$tree" enable ssh.service
-  # A second port, for the tests of the port.
-  printf 'Port 22\nPort %s\n' "$SECOND_SSH_PORT" >"$tree/etc/ssh/sshd_config.d/ports.conf"
+  # A second port, for the tests of the port. Many tests share a host, and come from one address: those with wrong keys must
+  # not have sshd turn the others away.
+  printf '%s\n' 'Port 22' "Port $SECOND_SSH_PORT" 'PerSourcePenalties no' 'MaxStartups 100' \
+    >"$tree/etc/ssh/sshd_config.d/testbed.conf"
   : >"$tree/etc/resolv.conf"
   add_user "$tree" lab
   printf 'lab ALL=(ALL) NOPASSWD: ALL\n' >"$tree/etc/sudoers.d/lab"
