@@ -50,6 +50,9 @@ mod disk;
 mod error;
 mod export;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 mod head;
 mod index;

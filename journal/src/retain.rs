@@ -101,7 +101,7 @@ fn shorten_streams(store: &Store, archive: &Archive) {
         let Some(state) = streams.get_mut(name) else {
             continue;
         };
-        state.first = state.first.max(gone.version + 1);
+        state.first = state.first.max(gone.version.saturating_add(1));
         if state.first > state.version {
             streams.remove(name);
         }

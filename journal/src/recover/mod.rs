@@ -158,7 +158,7 @@ pub(crate) fn open_read_only(root: &Path, kind: &Kind<'_>) -> Result<(Catalog, C
 
 /// Recovers the segments alone, without an index, and returns the head. Every record has to be
 /// there, archived or not.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, String> {
     let salvage = |_: &Path, _: &mut dyn Write| Err(io::ErrorKind::Unsupported.into());
     let kind = Kind {
