@@ -160,8 +160,8 @@ impl<W: World> Actor<W> {
     async fn delete_exporter(&self) -> Result<(), Failure> {
         let name = self.name();
         let cluster = self.world.cluster();
-        let Some(uid) = self.instance().about().uid.clone() else {
-            return self.delete_unknown(&name).await;
+        let Some(uid) = self.uid_to_delete(&name).await? else {
+            return Ok(());
         };
         match cluster.delete_exporter(&name, &uid).await {
             Ok(()) | Err(ClusterError::NotFound(_) | ClusterError::Conflict(_)) => {}
@@ -174,11 +174,9 @@ impl<W: World> Actor<W> {
         };
         match cluster.patch_exporter(&name, &patch).await {
             Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
-            // Another object bears the name by now; ours is gone.
-            Err(ClusterError::Conflict(_)) => match cluster.get_exporter(&name).await {
-                Ok(found) if found.uid() == Some(patch.uid.clone()) => {
-                    Err(ClusterError::Conflict(format!("Exporter {name}")).into())
-                }
+            Err(error @ ClusterError::Conflict(_)) => match cluster.get_exporter(&name).await {
+                Ok(found) if found.uid() == Some(patch.uid) => Err(error.into()),
+                // Another object bears the name by now; ours is gone.
                 Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
                 Err(error) => Err(error.into()),
             },
@@ -186,27 +184,15 @@ impl<W: World> Actor<W> {
         }
     }
 
-    /// The create may have gone through without our learning the UID.
-    async fn delete_unknown(&self, name: &str) -> Result<(), Failure> {
-        let cluster = self.world.cluster();
-        match cluster.get_exporter(name).await {
-            Ok(found) if controller_uid(&found) == Some(&self.instance().about().set_uid) => {
-                let uid = found.uid().unwrap_or_default();
-                match cluster.delete_exporter(name, &uid).await {
-                    Ok(()) | Err(ClusterError::NotFound(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                let patch = ExporterPatch {
-                    uid,
-                    finalizer: Some(false),
-                    ..ExporterPatch::default()
-                };
-                match cluster.patch_exporter(name, &patch).await {
-                    Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
-                    Err(error) => Err(error.into()),
-                }
-            }
-            Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
+    /// The UID of our Exporter; the create may have gone through without our learning it.
+    async fn uid_to_delete(&self, name: &str) -> Result<Option<String>, Failure> {
+        let about = self.instance().about();
+        if about.uid.is_some() {
+            return Ok(about.uid.clone());
+        }
+        match self.world.cluster().get_exporter(name).await {
+            Ok(found) if controller_uid(&found) == Some(&about.set_uid) => Ok(found.uid()),
+            Ok(_) | Err(ClusterError::NotFound(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -348,6 +348,17 @@ impl FakeHosts {
         instances
     }
 
+    /// Power loss and power again: systemd starts what is still installed.
+    pub(super) fn reboot(&self, host: &str, exporter: &str) {
+        let mut on = lock(&self.on);
+        let on = on
+            .get_mut(host)
+            .and_then(|on| on.get_mut(exporter))
+            .unwrap();
+        assert!(!on.running, "it was stopped before");
+        on.running = on.quadlets;
+    }
+
     /// Carries out one step; whether it changed anything.
     fn carry_out(&self, host: &str, exporter: &str, op: &Op) -> bool {
         let mut on = lock(&self.on);

@@ -383,11 +383,7 @@ async fn a_teardown_begins_anew_on_a_host_that_was_rebooted_in_its_midst() {
         .insert(Step::RemoveFiles, failure);
     outside.cluster.change(Objects::delete_sets);
     outside.run(Duration::from_secs(5)).await;
-    let mut hosts = outside.hosts.on.lock().unwrap();
-    let instance = hosts.get_mut(HOST).unwrap().get_mut(&name).unwrap();
-    assert!(!instance.running);
-    instance.running = true;
-    drop(hosts);
+    outside.hosts.reboot(HOST, &name);
     outside.hosts.failing.lock().unwrap().clear();
     outside.run(10 * MINUTE).await;
     outside.assert_nothing_is_left();
