@@ -361,6 +361,10 @@ where
         queue.closed().await;
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
     #[cfg(test)]
     pub(crate) fn give_up_index(&self, reason: &str) {
         self.inner.store.index.give_up(reason);

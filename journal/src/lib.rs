@@ -69,6 +69,7 @@ mod scan;
 mod segment;
 #[cfg(test)]
 mod simulation;
+mod snapshot;
 mod store;
 mod tail;
 mod trace;
@@ -88,6 +89,7 @@ pub use read::{Envelope, ReadAll, ReadStream};
 pub use read_only::ReadOnly;
 pub use report::{OpenReport, Opened, Repair, SetAside};
 pub use retain::{Retained, Retention};
+pub use snapshot::{Snapshot, SnapshotError};
 pub use tail::Tail;
 pub use trace::InvalidTraceParent;
 pub use verify::Verified;

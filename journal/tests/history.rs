@@ -269,3 +269,88 @@ async fn a_damaged_journal_is_set_aside_with_what_is_readable() {
         opened.journal.close().await;
     }
 }
+
+fn count(state: &mut (u64, u64), envelope: &journal::Envelope<Door>) {
+    if let Door::Unlocked { code, .. } = envelope.event {
+        *state = (state.0 + 1, state.1 + u64::from(code));
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_believed_only_where_it_fits() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path()).await.journal;
+    fill(&journal, 20).await;
+    let fold = |journal: &Journal<Door>, upto: u64| {
+        let mut state = (0, 0);
+        let events = journal.read("front", 1).unwrap().map(Result::unwrap);
+        events
+            .filter(|e| e.version <= upto)
+            .for_each(|e| count(&mut state, &e));
+        state
+    };
+    assert_eq!(journal.snapshot::<(u64, u64)>("front").unwrap(), None);
+    assert_eq!(
+        journal.verify_snapshot("front", (0, 0), count).unwrap(),
+        None
+    );
+    journal
+        .save_snapshot("front", 7, &fold(&journal, 7))
+        .unwrap();
+    let expected = journal::Snapshot {
+        version: 7,
+        state: fold(&journal, 7),
+    };
+    journal.compact(|info| info.name == "front").await.unwrap();
+    assert_eq!(journal.snapshot("front").unwrap().as_ref(), Some(&expected));
+    assert_eq!(
+        journal.verify_snapshot("front", (0, 0), count).unwrap(),
+        Some(true)
+    );
+    let mut resumed = expected.state;
+    let rest = journal.read("front", 8).unwrap().map(Result::unwrap);
+    rest.for_each(|e| count(&mut resumed, &e));
+    assert_eq!(resumed, fold(&journal, 99));
+
+    // A wrong one is found out, and one of another type or history is not used.
+    journal.save_snapshot("front", 8, &(1u64, 1u64)).unwrap();
+    assert_eq!(
+        journal.verify_snapshot("front", (0, 0), count).unwrap(),
+        Some(false)
+    );
+    assert_eq!(journal.snapshot::<u8>("front").unwrap(), None);
+    assert!(
+        journal
+            .save_snapshot("front", 11, &0u8)
+            .unwrap_err()
+            .to_string()
+            .contains("no version 11")
+    );
+    assert!(journal.save_snapshot("front", 0, &0u8).is_err());
+    let large = journal
+        .save_snapshot("front", 1, &vec![0u8; 70_000])
+        .unwrap_err();
+    assert!(large.to_string().contains("70008 bytes"), "{large}");
+    journal.verify().unwrap();
+    journal.close().await;
+
+    let journal = open(dir.path()).await.journal;
+    assert_eq!(
+        journal.snapshot("front").unwrap(),
+        Some(journal::Snapshot {
+            version: 8,
+            state: (1u64, 1u64)
+        })
+    );
+    journal.close().await;
+    let other = tempfile::tempdir().unwrap();
+    let journal = open(other.path()).await.journal;
+    append(&journal, "front", vec![Door::Locked]).await;
+    fill(&journal, 15).await;
+    journal.close().await;
+    fs::remove_dir_all(dir.path().join("segments")).unwrap();
+    fs::rename(other.path().join("segments"), dir.path().join("segments")).unwrap();
+    fs::copy(other.path().join("HEAD"), dir.path().join("HEAD")).unwrap();
+    let journal = open(dir.path()).await.journal;
+    assert_eq!(journal.snapshot::<(u64, u64)>("front").unwrap(), None);
+}

@@ -21,6 +21,9 @@ use line::{CHUNK, chunk_value, key, parse_chunk, parse_key};
 pub(crate) use line::{Census, Line};
 use recent::{Recent, Runs};
 
+/// The tree of what is kept beside the index.
+const KEPT: &str = "kept";
+
 /// Why the index can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IndexFault {
@@ -194,6 +197,24 @@ impl Index {
                 }
             }
             db.apply_batch(batch).map_err(fault)
+        })
+    }
+
+    /// Keeps something about a stream. It is not part of the index, but lost with it.
+    pub(crate) fn keep(&self, stream: &str, value: &[u8]) -> Result<(), IndexFault> {
+        self.with(|db| {
+            let kept = db.open_tree(KEPT).map_err(fault)?;
+            kept.insert(stream.as_bytes(), value)
+                .map(drop)
+                .map_err(fault)
+        })
+    }
+
+    /// What is kept about a stream.
+    pub(crate) fn kept(&self, stream: &str) -> Result<Option<sled::IVec>, IndexFault> {
+        self.with(|db| {
+            let kept = db.open_tree(KEPT).map_err(fault)?;
+            kept.get(stream.as_bytes()).map_err(fault)
         })
     }
 

@@ -303,7 +303,8 @@ async fn cut_everywhere(
 async fn no_acknowledged_record_is_lost_in_a_power_cut() {
     let dir = tempfile::tempdir().unwrap();
     let (ops, hashes) = record(dir.path()).await;
-    let (states, losses) = cut_everywhere(&ops, &hashes, dir.path(), 50).await;
+    let (states, losses) =
+        cut_everywhere(&ops, &hashes, dir.path(), 10_000 / ops.len() as u64 + 1).await;
     assert_eq!(losses, [""; 0]);
     assert!(states >= 10_000, "only {states} crash states");
 }

@@ -1,16 +1,15 @@
 //! The one thread that writes: it takes what is queued, writes it as one group, syncs once, and only
 //! then answers.
 
-use std::collections::HashMap;
+mod group;
+
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::Expected;
 use crate::catalog::Segment;
 use crate::chain::{RecordNote, advance};
 use crate::disk::WholeError;
@@ -21,14 +20,9 @@ use crate::index::Line;
 use crate::lock::Lock;
 use crate::segment::{FileId, HEADER_BYTES, Header};
 use crate::store::Store;
-use crate::trace::TraceParent;
+use group::{Group, Pace, Then, Written, take_group};
 
-/// How many appends share one sync at most.
-const GROUP: usize = 1024;
-/// A group is closed early when it has this many bytes of payload.
-const GROUP_BYTES: usize = 4 << 20;
-/// The writer never waits longer than this for a group to fill.
-const PATIENCE: Duration = Duration::from_micros(250);
+pub(crate) use group::{Message, Request};
 
 /// What an append is told when its events are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,114 +33,6 @@ pub struct Appended {
     pub global_sequence: u64,
     /// The hash of the last event's record.
     pub hash: crate::ChainHash,
-}
-
-/// What an append comes to.
-pub(crate) type Outcome = Result<Appended, AppendError>;
-
-/// One append, checked and encoded by the caller's task.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) stream: Arc<str>,
-    pub(crate) expected: Expected,
-    pub(crate) epoch: u64,
-    pub(crate) at_micros: u64,
-    pub(crate) trace: Option<TraceParent>,
-    pub(crate) payloads: Vec<Vec<u8>>,
-    pub(crate) reply: oneshot::Sender<Outcome>,
-}
-
-impl Request {
-    fn bytes(&self) -> usize {
-        self.payloads.iter().map(Vec::len).sum()
-    }
-}
-
-/// What the writer is asked for.
-#[derive(Debug)]
-pub(crate) enum Message {
-    Append(Request),
-    /// Seal the segment, if there is anything in it.
-    Seal(oneshot::Sender<()>),
-    Close(oneshot::Sender<()>),
-}
-
-/// What comes after a group.
-enum Then {
-    Continue,
-    Seal(oneshot::Sender<()>),
-    Close(oneshot::Sender<()>),
-}
-
-/// Takes what is queued, up to a group's size or something else than an append.
-fn take_group(first: Message, queue: &mut mpsc::Receiver<Message>) -> (Vec<Request>, Then) {
-    let mut requests = Vec::new();
-    let mut bytes = 0;
-    let mut next = Some(first);
-    while let Some(message) = next {
-        match message {
-            Message::Append(request) => {
-                bytes += request.bytes();
-                requests.push(request);
-            }
-            Message::Seal(reply) => return (requests, Then::Seal(reply)),
-            Message::Close(reply) => return (requests, Then::Close(reply)),
-        }
-        let full = requests.len() >= GROUP || bytes >= GROUP_BYTES;
-        next = if full { None } else { queue.try_recv().ok() };
-    }
-    (requests, Then::Continue)
-}
-
-/// Lets the callers that were answered a moment ago join the next group.
-///
-/// Without it, appenders in a loop split into two halves that take turns, each waiting out the
-/// other's sync. It waits only as long as there are fewer requests than there were callers, and at
-/// most half as long as a group takes; a lone caller never waits.
-#[derive(Debug, Default)]
-struct Pace {
-    callers: usize,
-    patience: Duration,
-}
-
-impl Pace {
-    fn gather(&self, queue: &mpsc::Receiver<Message>) {
-        let started = Instant::now();
-        while queue.len() + 1 < self.callers && started.elapsed() < self.patience {
-            thread::yield_now();
-        }
-    }
-
-    fn observe(&mut self, callers: usize, took: Duration) {
-        self.callers = callers.min(GROUP);
-        self.patience = (took / 2).min(PATIENCE);
-    }
-}
-
-/// A record that has been encoded into the group's buffer.
-struct Written {
-    stream: Arc<str>,
-    note: RecordNote,
-    offset: u64,
-}
-
-/// The group that is being put together.
-#[derive(Default)]
-struct Group {
-    bytes: Vec<u8>,
-    written: Vec<Written>,
-    versions: HashMap<Arc<str>, u64>,
-    replies: Vec<(oneshot::Sender<Outcome>, Outcome)>,
-}
-
-impl Group {
-    /// Empties it and keeps the room, unless a huge group had needed far more than usual.
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(GROUP_BYTES);
-        self.written.clear();
-        self.versions.clear();
-    }
 }
 
 /// The state of the writer thread.
