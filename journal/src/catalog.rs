@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::archive::Archive;
 use crate::disk::{self, Disk, DiskFile, WholeError};
 use crate::error::{Damage, OpenError};
 use crate::hash::ChainHash;
-use crate::segment::{FileId, HEADER_BYTES, Header, HeaderError};
+use crate::segment::{FileId, HEADER_BYTES, Header, HeaderError, SEGMENT};
 
 /// How far apart the known positions are: near enough to find any record with one small read, far
 /// enough that they take little memory (10 MB for 10 GB).
@@ -46,7 +47,7 @@ impl Segment {
         folder: &Path,
         header: Header,
     ) -> Result<Self, WholeError> {
-        let file = disk::write_whole(disk, &header.id.path(folder), &header.encode())?;
+        let file = disk::write_whole(disk, &header.id.path(folder, SEGMENT), &header.encode())?;
         Ok(Self::new(file, header, HEADER_BYTES as u64))
     }
 
@@ -125,6 +126,8 @@ impl Segment {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) segments: Vec<Arc<Segment>>,
+    /// In the order of their names: by first sequence, then by generation.
+    pub(crate) archives: Vec<Arc<Archive>>,
 }
 
 impl Catalog {
@@ -136,11 +139,16 @@ impl Catalog {
     }
 }
 
-/// The ids of the segments in a folder, in order. Names that aren't a segment's are not ours.
-pub(crate) fn list(folder: &Path) -> std::io::Result<Vec<FileId>> {
+/// The ids of the files with this extension in a folder, in order. Names that aren't a segment's or
+/// an archive's are not ours.
+pub(crate) fn list(folder: &Path, extension: &str) -> std::io::Result<Vec<FileId>> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folder)? {
-        ids.extend(entry?.file_name().to_str().and_then(FileId::parse));
+        let name = entry?.file_name();
+        ids.extend(
+            name.to_str()
+                .and_then(|name| FileId::parse(name, extension)),
+        );
     }
     ids.sort_unstable();
     Ok(ids)

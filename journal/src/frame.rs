@@ -27,6 +27,9 @@ const GAP_BYTES: usize = 64;
 const FLAG_TRACE: u16 = 1;
 const FLAG_CONTINUES: u16 = 1 << 1;
 
+/// No sequence or version is higher, so that the next one can always be computed.
+const MAX_SEQUENCE: u64 = u64::MAX >> 1;
+
 /// The longest stream name in bytes.
 pub(crate) const MAX_STREAM_BYTES: usize = 255;
 
@@ -228,7 +231,8 @@ fn decode_gap(body: &[u8]) -> Option<Gap> {
         last: fields.u64()?,
         hash: ChainHash::from_bytes(fields.array()?),
     };
-    let sound = reserved == 0 && fields.0.is_empty() && 1 <= gap.first && gap.first <= gap.last;
+    let in_order = 1 <= gap.first && gap.first <= gap.last && gap.last <= MAX_SEQUENCE;
+    let sound = reserved == 0 && fields.0.is_empty() && in_order;
     sound.then_some(gap)
 }
 
@@ -242,10 +246,13 @@ fn decode_record(body: &[u8]) -> Result<Record<'_>, FrameError> {
     }
     let schema = fields.u16().ok_or(Field("schema"))?;
     let stream_length = fields.u16().ok_or(Field("stream length"))?;
-    let sequence = fields.u64().filter(|n| *n > 0).ok_or(Field("sequence"))?;
+    let sequence = fields
+        .u64()
+        .filter(|n| (1..=MAX_SEQUENCE).contains(n))
+        .ok_or(Field("sequence"))?;
     let version = fields
         .u64()
-        .filter(|n| *n > 0)
+        .filter(|n| (1..=MAX_SEQUENCE).contains(n))
         .ok_or(Field("stream version"))?;
     let at_micros = fields.u64().ok_or(Field("timestamp"))?;
     let epoch = fields.u64().ok_or(Field("epoch"))?;

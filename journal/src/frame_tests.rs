@@ -124,7 +124,7 @@ proptest! {
     #[test]
     fn any_record_round_trips(
         stream in "[a-zäß/:-]{1,40}", payload in proptest::collection::vec(any::<u8>(), 0..600),
-        sequence in 1u64.., version in 1u64.., epoch: u64, at_micros: u64, schema: u16, continues: bool,
+        sequence in 1..=MAX_SEQUENCE, version in 1..=MAX_SEQUENCE, epoch: u64, at_micros: u64, schema: u16, continues: bool,
     ) {
         let record = Record {
             schema, continues, stream: &stream, sequence, version, at_micros, epoch,

@@ -1,5 +1,6 @@
 //! The public handle.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::chain::{StreamState, Streams};
 use crate::codec;
+use crate::compact::{self, Compacted, MaintenanceError};
 use crate::disk::{Disk, RealDisk};
 use crate::error::{AppendError, OpenError, ReadError, VerifyError};
 use crate::export::{self, ExportError, Exported};
@@ -22,6 +24,7 @@ use crate::options::{EventKind, Options};
 use crate::read::{ReadAll, ReadStream, from_micros};
 use crate::recover::{self, Kind};
 use crate::report::Opened;
+use crate::retain::{self, Retained, Retention};
 use crate::store::Store;
 use crate::tail::Tail;
 use crate::verify::{self, Verified};
@@ -282,6 +285,50 @@ where
     /// The first place that is not as it was written; see [`VerifyError`].
     pub fn verify(&self) -> Result<Verified, VerifyError> {
         verify::verify(&self.inner.store)
+    }
+
+    /// Moves the streams that `finished` says yes to out of the way, into compressed archives. They
+    /// stay readable as before, and may be appended to again. Appends go on meanwhile.
+    ///
+    /// # Errors
+    /// See [`MaintenanceError`]; no record is lost.
+    pub async fn compact(
+        &self,
+        finished: impl Fn(&StreamInfo) -> bool,
+    ) -> Result<Compacted, MaintenanceError> {
+        let infos = self.streams().map_err(|_| MaintenanceError::Closed)?;
+        let names: HashSet<Arc<str>> = infos
+            .iter()
+            .filter(|info| finished(info))
+            .map(|info| info.name.as_str().into())
+            .collect();
+        if names.is_empty() {
+            return Ok(Compacted::default());
+        }
+        let (reply, sealed) = oneshot::channel();
+        let queue = self.inner.queue.as_ref().ok_or(MaintenanceError::Closed)?;
+        queue
+            .send(Message::Seal(reply))
+            .await
+            .map_err(|_| MaintenanceError::Closed)?;
+        sealed.await.map_err(|_| MaintenanceError::Closed)?;
+        let store = Arc::clone(&self.inner.store);
+        tokio::task::spawn_blocking(move || compact::compact(&store, &names))
+            .await
+            .map_err(|_| MaintenanceError::Closed)?
+    }
+
+    /// Gives up old archives. What was in them can't be read any more; `verify` and `export` know the
+    /// places as gaps, and a stream of which nothing is left is forgotten.
+    ///
+    /// # Errors
+    /// See [`MaintenanceError`].
+    pub async fn retain(&self, policy: Retention) -> Result<Retained, MaintenanceError> {
+        self.check_open().map_err(|_| MaintenanceError::Closed)?;
+        let store = Arc::clone(&self.inner.store);
+        tokio::task::spawn_blocking(move || retain::retain(&store, &policy))
+            .await
+            .map_err(|_| MaintenanceError::Closed)?
     }
 
     /// Writes every record up to the present head as JSON lines; [`crate::import`] reads them. Blocks.

@@ -39,25 +39,32 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod bytes;
 mod catalog;
 mod chain;
 mod codec;
+mod compact;
 mod date;
 mod disk;
 mod error;
 mod export;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 mod head;
 mod index;
 mod journal;
 mod lock;
+mod mainline;
 mod options;
 mod read;
 mod read_only;
 mod recover;
 mod report;
+mod retain;
 mod scan;
 mod segment;
 #[cfg(test)]
@@ -70,6 +77,7 @@ mod walk;
 mod writer;
 
 pub use codec::{PayloadError, decode_payload};
+pub use compact::{Compacted, MaintenanceError};
 pub use error::{AppendError, Damage, OpenError, ReadError, VerifyError};
 pub use export::{ExportError, Exported, ImportError, Imported, import};
 pub use hash::{ChainHash, InvalidHash};
@@ -79,6 +87,7 @@ pub use options::{EventKind, OnDamage, Options};
 pub use read::{Envelope, ReadAll, ReadStream};
 pub use read_only::ReadOnly;
 pub use report::{OpenReport, Opened, Repair, SetAside};
+pub use retain::{Retained, Retention};
 pub use tail::Tail;
 pub use trace::InvalidTraceParent;
 pub use verify::Verified;

@@ -49,11 +49,12 @@ impl<E: DeserializeOwned> ReadOnly<E> {
             },
         )?;
         let head = chain.head();
+        let streams = recover::all_streams(chain, &catalog);
         let catalog = Arc::new(catalog);
         Ok(Self {
             kind: Arc::new(kind),
             catalog,
-            streams: chain.into_streams(),
+            streams,
             head,
         })
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, Segment};
-use crate::frame::{self, Frame, FrameError};
+use crate::frame::{self, Entry, Frame, FrameError, Gap};
 use crate::segment::HEADER_BYTES;
 
 /// How much a long scan reads at once.
@@ -18,6 +18,14 @@ pub(crate) enum ScanError {
     Io(io::Error),
     /// What stands at the scanner's offset is not a frame.
     Frame(FrameError),
+}
+
+/// What a scanner stands before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peeked {
+    End,
+    Gap(Gap),
+    Record,
 }
 
 /// Reads a segment up to the length that it had when the scan began.
@@ -79,6 +87,22 @@ impl Scanner {
         let frame = frame::decode(rest).map_err(ScanError::Frame)?;
         self.position += frame.bytes.len();
         Ok(Some(frame))
+    }
+
+    /// What comes next. A gap is taken, a record isn't.
+    pub(crate) fn peek(&mut self) -> Result<Peeked, ScanError> {
+        if self.offset() >= self.limit {
+            return Ok(Peeked::End);
+        }
+        self.have(frame::GAP_MAGIC.len())?;
+        let rest = self.buffer.get(self.position..).unwrap_or_default();
+        if !rest.starts_with(&frame::GAP_MAGIC) {
+            return Ok(Peeked::Record);
+        }
+        match self.next()?.map(|frame| frame.entry) {
+            Some(Entry::Gap(gap)) => Ok(Peeked::Gap(gap)),
+            _ => Err(ScanError::Frame(FrameError::Magic)),
+        }
     }
 
     /// Goes on to the frame that has this sequence, without checking those before it. `false` at the

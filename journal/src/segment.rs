@@ -8,6 +8,9 @@ use crate::hash::ChainHash;
 const MAGIC: [u8; 8] = *b"JRNLSEGM";
 pub(crate) const SEGMENT_VERSION: u16 = 1;
 const KIND_BYTES: usize = 64;
+/// The extensions of the files' names.
+pub(crate) const SEGMENT: &str = "seg";
+pub(crate) const ARCHIVE: &str = "arc";
 /// Every header has this length; frames follow it.
 pub(crate) const HEADER_BYTES: usize = 128;
 
@@ -20,18 +23,20 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    pub(crate) fn path(self, folder: &Path) -> PathBuf {
-        folder.join(format!("{:020}.{:04}.seg", self.first, self.generation))
+    pub(crate) fn path(self, folder: &Path, extension: &str) -> PathBuf {
+        let Self { first, generation } = self;
+        folder.join(format!("{first:020}.{generation:04}.{extension}"))
     }
 
-    /// The id in a segment's file name; `None` for any other name.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        let (first, generation) = name.strip_suffix(".seg")?.split_once('.')?;
+    /// The id in a file's name; `None` for any other name.
+    pub(crate) fn parse(name: &str, extension: &str) -> Option<Self> {
+        let stem = name.strip_suffix(extension)?.strip_suffix('.')?;
+        let (first, generation) = stem.split_once('.')?;
         let id = Self {
             first: first.parse().ok()?,
             generation: generation.parse().ok()?,
         };
-        (id.path(Path::new("")).as_os_str() == name).then_some(id)
+        (id.path(Path::new(""), extension).as_os_str() == name).then_some(id)
     }
 }
 
@@ -59,9 +64,14 @@ pub(crate) fn valid_kind(name: &str) -> bool {
 impl Header {
     /// The header's 128 bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.encode_as(MAGIC)
+    }
+
+    /// The same with another magic, for an archive.
+    pub(crate) fn encode_as(&self, magic: [u8; 8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         let name = self.kind.as_bytes();
-        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&magic);
         out.extend_from_slice(&SEGMENT_VERSION.to_le_bytes());
         out.extend_from_slice(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
         out.extend_from_slice(&self.id.generation.to_le_bytes());
@@ -75,13 +85,18 @@ impl Header {
 
     /// Reads the header at the front of `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        Self::decode_as(MAGIC, bytes)
+    }
+
+    /// The same with another magic, for an archive.
+    pub(crate) fn decode_as(magic: [u8; 8], bytes: &[u8]) -> Result<Self, HeaderError> {
         let whole = bytes.get(..HEADER_BYTES).ok_or(HeaderError::Damaged(
             "the file is shorter than a segment's header",
         ))?;
         let body = unseal(whole).ok_or(HeaderError::Damaged("the header's checksum is wrong"))?;
         let mut fields = Fields(body);
-        if fields.array() != Some(MAGIC) {
-            return Err(HeaderError::Damaged("the file is not a segment"));
+        if fields.array() != Some(magic) {
+            return Err(HeaderError::Damaged("the magic is not that of such a file"));
         }
         match fields.u16() {
             Some(SEGMENT_VERSION) => {}
@@ -149,16 +164,19 @@ mod tests {
             first: 77,
             generation: 2,
         };
-        let path = id.path(Path::new("/d"));
+        let path = id.path(Path::new("/d"), SEGMENT);
         assert_eq!(path, Path::new("/d/00000000000000000077.0002.seg"));
-        assert_eq!(FileId::parse("00000000000000000077.0002.seg"), Some(id));
+        assert_eq!(
+            FileId::parse("00000000000000000077.0002.seg", SEGMENT),
+            Some(id)
+        );
         for name in [
             "77.0002.seg",
             "00000000000000000077.0002.tmp",
             "x.seg",
             "+0000000000000000077.0002.seg",
         ] {
-            assert_eq!(FileId::parse(name), None, "{name}");
+            assert_eq!(FileId::parse(name, SEGMENT), None, "{name}");
         }
     }
 }

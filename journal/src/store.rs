@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -38,7 +38,8 @@ impl Layout {
     }
 }
 
-/// The shared state of an open journal. Only the writer thread changes it.
+/// The shared state of an open journal. The writer thread changes it, and maintenance the files of
+/// sealed segments.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) layout: Layout,
@@ -53,6 +54,8 @@ pub(crate) struct Store {
     /// The last durable record. It moves after catalog, index and streams: what it covers can be read.
     pub(crate) head: watch::Sender<Head>,
     pub(crate) closed: AtomicBool,
+    /// One compaction or retention at a time.
+    pub(crate) maintenance: Mutex<()>,
 }
 
 impl Store {
@@ -62,6 +65,14 @@ impl Store {
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives readers that come from now on a changed catalog.
+    pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut shared = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut catalog = Catalog::clone(&shared);
+        change(&mut catalog);
+        *shared = Arc::new(catalog);
     }
 
     pub(crate) fn stream(&self, name: &str) -> Option<StreamState> {

@@ -20,6 +20,8 @@ pub struct Verified {
     pub streams: usize,
     /// How many segments they lie in.
     pub segments: usize,
+    /// How many archives they lie in.
+    pub archives: usize,
 }
 
 impl From<WalkError<Infallible>> for VerifyError {
@@ -36,19 +38,26 @@ pub(crate) fn verify(store: &Store) -> Result<Verified, VerifyError> {
     // The catalog may grow meanwhile; what lies behind this head is none of our business.
     let head = store.head();
     let catalog = store.catalog();
-    let mut census = Census::default();
-    let chain = walk(&catalog, store.genesis, head, |frame, _, _| {
-        if let Entry::Record(record) = &frame.entry {
-            census.count(record.stream.as_bytes(), record.version, record.sequence);
+    let mut live = Census::default();
+    let mut archived_records = 0;
+    let chain = walk(&catalog, store.genesis, head, |frame, archived| {
+        let Entry::Record(record) = &frame.entry else {
+            return Ok(());
+        };
+        if archived {
+            archived_records += 1;
+        } else {
+            live.count(record.stream.as_bytes(), record.version, record.sequence);
         }
         Ok(())
     })?;
-    check_index(store, head, census)?;
+    check_index(store, head, live)?;
     Ok(Verified {
         head,
-        records: census.lines,
+        records: live.lines + archived_records,
         streams: chain.streams().len(),
         segments: catalog.segments.len(),
+        archives: catalog.archives.len(),
     })
 }
 

@@ -2,14 +2,15 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::catalog::{Catalog, Segment};
+use crate::catalog::Catalog;
 use crate::chain::Chain;
 use crate::error::Damage;
 use crate::frame::Frame;
 use crate::hash::ChainHash;
 use crate::head::Head;
-use crate::scan::{ScanError, Scanner};
+use crate::mainline::{LineError, Mainline};
 
 /// Why a walk didn't reach its end.
 #[derive(Debug)]
@@ -23,62 +24,51 @@ pub(crate) enum WalkError<X> {
     Visitor(X),
 }
 
-/// Shows `visit` every frame up to `head`, with its segment and offset, after the rules of the chain
-/// have been checked on it.
-pub(crate) fn walk<X>(
-    catalog: &Catalog,
-    genesis: ChainHash,
-    head: Head,
-    mut visit: impl FnMut(&Frame<'_>, &Segment, u64) -> Result<(), X>,
-) -> Result<Chain, WalkError<X>> {
-    let mut chain = Chain::new(genesis);
-    for segment in &catalog.segments {
-        let mut scanner = Scanner::new(segment.clone());
-        while chain.tip().sequence < head.sequence {
-            let offset = scanner.offset();
-            let sequence = chain.tip().sequence + 1;
-            let path = || segment.disk.path.clone();
-            let damaged = |what| {
-                WalkError::Damaged(Damage {
-                    path: path(),
-                    offset,
-                    sequence,
-                    what,
-                })
-            };
-            let frame = match scanner.next() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(ScanError::Io(source)) => {
-                    return Err(WalkError::Io {
-                        path: path(),
-                        source,
-                    });
-                }
-                Err(ScanError::Frame(error)) => return Err(damaged(error.to_string())),
-            };
-            chain.accept(&frame).map_err(damaged)?;
-            visit(&frame, segment, offset).map_err(WalkError::Visitor)?;
+impl<X> From<LineError> for WalkError<X> {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::Io { path, source } => Self::Io { path, source },
+            LineError::Damaged(damage) => Self::Damaged(damage),
         }
     }
-    if chain.head() != head {
-        let sequence = chain.head().sequence + 1;
-        let what = format!(
-            "the records end at {}, not at {}",
-            sequence - 1,
-            head.sequence
-        );
-        let path = catalog
-            .segments
-            .last()
-            .map(|s| s.disk.path.clone())
-            .unwrap_or_default();
-        return Err(WalkError::Damaged(Damage {
+}
+
+/// Shows `visit` every frame up to `head`, archived ones (`true`) in their places, after the rules
+/// of the chain have been checked on it.
+pub(crate) fn walk<X>(
+    catalog: &Arc<Catalog>,
+    genesis: ChainHash,
+    head: Head,
+    mut visit: impl FnMut(&Frame<'_>, bool) -> Result<(), X>,
+) -> Result<Chain, WalkError<X>> {
+    let mut chain = Chain::new(genesis);
+    let mut line = Mainline::from(Arc::clone(catalog), 1);
+    let last = catalog.segments.last();
+    let damaged = |sequence: u64, what: String| {
+        // Where exactly is not known here; the segment is.
+        let segment = catalog.segments.get(catalog.position(sequence)).or(last);
+        let path = segment.map(|s| s.disk.path.clone()).unwrap_or_default();
+        WalkError::Damaged(Damage {
             path,
             offset: 0,
             sequence,
             what,
-        }));
+        })
+    };
+    while chain.tip().sequence < head.sequence {
+        let sequence = chain.tip().sequence + 1;
+        let Some((frame, archived)) = line.next()? else {
+            break;
+        };
+        chain
+            .accept(&frame)
+            .map_err(|what| damaged(sequence, what))?;
+        visit(&frame, archived).map_err(WalkError::Visitor)?;
+    }
+    if chain.head() != head {
+        let end = chain.head().sequence;
+        let what = format!("the records end at {end}, not at {}", head.sequence);
+        return Err(damaged(end + 1, what));
     }
     Ok(chain)
 }

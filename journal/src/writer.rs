@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::Expected;
-use crate::catalog::{Catalog, Segment};
+use crate::catalog::Segment;
 use crate::chain::{RecordNote, advance};
 use crate::disk::WholeError;
 use crate::error::AppendError;
@@ -19,7 +19,7 @@ use crate::frame::{self, Record};
 use crate::head::{self, Head, Mark};
 use crate::index::Line;
 use crate::lock::Lock;
-use crate::segment::{FileId, Header};
+use crate::segment::{FileId, HEADER_BYTES, Header};
 use crate::store::Store;
 use crate::trace::TraceParent;
 
@@ -66,14 +66,20 @@ impl Request {
 #[derive(Debug)]
 pub(crate) enum Message {
     Append(Request),
+    /// Seal the segment, if there is anything in it.
+    Seal(oneshot::Sender<()>),
     Close(oneshot::Sender<()>),
 }
 
-/// Takes what is queued, up to a group's size.
-fn take_group(
-    first: Message,
-    queue: &mut mpsc::Receiver<Message>,
-) -> (Vec<Request>, Option<oneshot::Sender<()>>) {
+/// What comes after a group.
+enum Then {
+    Continue,
+    Seal(oneshot::Sender<()>),
+    Close(oneshot::Sender<()>),
+}
+
+/// Takes what is queued, up to a group's size or something else than an append.
+fn take_group(first: Message, queue: &mut mpsc::Receiver<Message>) -> (Vec<Request>, Then) {
     let mut requests = Vec::new();
     let mut bytes = 0;
     let mut next = Some(first);
@@ -83,12 +89,13 @@ fn take_group(
                 bytes += request.bytes();
                 requests.push(request);
             }
-            Message::Close(reply) => return (requests, Some(reply)),
+            Message::Seal(reply) => return (requests, Then::Seal(reply)),
+            Message::Close(reply) => return (requests, Then::Close(reply)),
         }
         let full = requests.len() >= GROUP || bytes >= GROUP_BYTES;
         next = if full { None } else { queue.try_recv().ok() };
     }
-    (requests, None)
+    (requests, Then::Continue)
 }
 
 /// Lets the callers that were answered a moment ago join the next group.
@@ -177,9 +184,19 @@ impl Writer {
                 break;
             };
             self.pace.gather(&queue);
-            let (requests, close) = take_group(first, &mut queue);
-            closing = close;
+            let (requests, then) = take_group(first, &mut queue);
             self.commit(requests, &queue);
+            match then {
+                Then::Continue => {}
+                Then::Close(reply) => closing = Some(reply),
+                Then::Seal(reply) => {
+                    if self.stopped.is_none() && self.segment.length() > HEADER_BYTES as u64 {
+                        self.rotate();
+                    }
+                    // Whoever asked looks at what there is.
+                    let _ = reply.send(());
+                }
+            }
         }
         self.shut_down();
         drop(queue);
@@ -395,16 +412,8 @@ impl Writer {
             }
         };
         self.segment = Arc::clone(&segment);
-        {
-            let mut catalog = self
-                .store
-                .catalog
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            let mut segments = catalog.segments.clone();
-            segments.push(segment);
-            *catalog = Arc::new(Catalog { segments });
-        }
+        self.store
+            .change_catalog(|catalog| catalog.segments.push(segment));
         if let Err(error) = self.write_mark() {
             tracing::warn!(%error, "journal HEAD not written, the next segment will try again");
         }

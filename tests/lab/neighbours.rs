@@ -53,13 +53,16 @@ async fn two_instances_on_one_host() {
 
 async fn each_reaches_its_own_guest_only(lab: &Lab, names: &[String]) {
     let ask = |name: &str| {
-        let script = format!("podman exec {name}-exporter nc -w 2 127.0.0.1 2222 </dev/null");
+        let script = format!("podman exec {name}-exporter wget -qO- http://127.0.0.1:2222/");
         String::from_utf8(lab.testbed.try_ssh(1, &script).stdout).unwrap()
     };
     let listen = |name: &str| {
-        let listener = format!("nc -lk -s 127.0.0.1 -p 2222 -e echo guest of {name}");
+        let serve = format!(
+            "mkdir -p /tmp/guest && echo guest of {name} >/tmp/guest/index.html && \
+             exec httpd -f -p 127.0.0.1:2222 -h /tmp/guest"
+        );
         lab.testbed
-            .ssh(1, &format!("podman exec -d {name}-runtime {listener}"));
+            .ssh(1, &format!("podman exec -d {name}-runtime sh -c '{serve}'"));
     };
     let answers = |name: String| async move {
         eventually("the guest's answer", || async {

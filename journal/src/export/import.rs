@@ -11,7 +11,7 @@ use crate::disk::{self, Disk, DiskFile, RealDisk};
 use crate::frame::{self, Gap, Record};
 use crate::hash::ChainHash;
 use crate::head::{self, Head, Mark};
-use crate::segment::{FileId, HEADER_BYTES, Header, valid_kind};
+use crate::segment::{FileId, HEADER_BYTES, Header, SEGMENT, valid_kind};
 use crate::store::Layout;
 use crate::trace::TraceParent;
 
@@ -347,6 +347,6 @@ fn begin(layout: &Layout, kind: &str, tip: Head) -> Result<DiskFile, ImportError
         id,
         previous: tip.hash,
     };
-    let path = id.path(&layout.segments());
+    let path = id.path(&layout.segments(), SEGMENT);
     disk::write_whole(&RealDisk, &path, &header.encode()).map_err(|e| write_failed(&path)(e.into()))
 }

@@ -11,6 +11,7 @@ mod salvage;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,14 +69,14 @@ impl From<WalkError<io::Error>> for ExportError {
 /// Writes all records up to `head`.
 pub(crate) fn export<E: Serialize + DeserializeOwned>(
     kind: &EventKind<E>,
-    catalog: &Catalog,
+    catalog: &Arc<Catalog>,
     head: Head,
     output: &mut dyn Write,
 ) -> Result<Exported, ExportError> {
     let genesis = ChainHash::genesis(&kind.name);
     let mut records = 0;
     write_line(output, &Line::Journal(HeaderLine::new(&kind.name)))?;
-    walk(catalog, genesis, head, |frame, _, _| {
+    walk(catalog, genesis, head, |frame, _| {
         records += u64::from(matches!(frame.entry, Entry::Record(_)));
         write_line(output, &frame_line(kind, frame))
     })?;

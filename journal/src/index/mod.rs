@@ -175,6 +175,28 @@ impl Index {
         Ok(lines)
     }
 
+    /// Removes the lines of a stream up to a version.
+    pub(crate) fn forget(&self, stream: &str, upto: u64) -> Result<(), IndexFault> {
+        self.settle()?;
+        // Nothing may be moved in between, it could be what is being forgotten.
+        let _turn = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|db| {
+            let mut batch = sled::Batch::default();
+            for pair in db.range(key(stream, 0)..=key(stream, upto)) {
+                let (old, value) = pair.map_err(fault)?;
+                let (_, first) = parse_key(&old).ok_or(IndexFault::Line)?;
+                let chunk = (first..).zip(parse_chunk(&value)?);
+                let kept: Vec<_> = chunk.filter(|(version, _)| *version > upto).collect();
+                batch.remove(old);
+                if let Some((version, _)) = kept.first() {
+                    let sequences: Vec<u64> = kept.iter().map(|(_, s)| *s).collect();
+                    batch.insert(key(stream, *version), chunk_value(&sequences));
+                }
+            }
+            db.apply_batch(batch).map_err(fault)
+        })
+    }
+
     /// Counts every line of a record up to `sequence`.
     pub(crate) fn census_upto(&self, sequence: u64) -> Result<Census, IndexFault> {
         self.settle()?;

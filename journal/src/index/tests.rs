@@ -138,3 +138,21 @@ fn faults_and_panics_break_the_index_only() {
     assert_eq!(index.lookup("s", 1, 2, 1), Err(IndexFault::Broken));
     index.close();
 }
+
+#[test]
+fn what_is_forgotten_is_gone_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (index, _) = open(dir.path());
+    for part in [1..=700, 701..=702, 703..=1500] {
+        index.add(part.map(|v| line("a", v)));
+        index.settle().unwrap();
+    }
+    index.add((1..=9).map(|v| line("ab", v)));
+    index.forget("a", 701).unwrap();
+    assert!(versions(&index, "a", 1, 9999, 9).is_empty());
+    assert!(versions(&index, "a", 701, 9999, 9).is_empty());
+    assert_eq!(versions(&index, "a", 702, 9999, 9999).len(), 799);
+    assert_eq!(versions(&index, "ab", 1, 9, 99).len(), 9);
+    index.forget("a", 9999).unwrap();
+    assert_eq!(index.census_upto(u64::MAX).unwrap().lines, 9);
+}

@@ -1,16 +1,17 @@
 //! All records in global order.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::{Envelope, envelope, scan_error};
+use super::{Envelope, envelope};
 use crate::catalog::Catalog;
 use crate::error::{Damage, ReadError};
 use crate::frame::{Entry, Record};
 use crate::hash::ChainHash;
+use crate::mainline::{LineError, Mainline};
 use crate::options::EventKind;
-use crate::scan::Scanner;
 
 /// The events from a global sequence on, in global order.
 #[derive(Debug)]
@@ -46,9 +47,7 @@ impl<E: DeserializeOwned> Iterator for ReadAll<E> {
 /// Walks the records `next..=upto` of a catalog.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    catalog: Arc<Catalog>,
-    segment: usize,
-    scanner: Option<Scanner>,
+    line: Mainline,
     next: u64,
     upto: u64,
 }
@@ -56,44 +55,31 @@ pub(crate) struct Cursor {
 impl Cursor {
     pub(crate) fn new(catalog: Arc<Catalog>, from: u64, upto: u64) -> Self {
         let next = from.max(1);
-        let segment = catalog.position(next);
-        let scanner = catalog
-            .segments
-            .get(segment)
-            .map(|s| Scanner::from(Arc::clone(s), s.near(next)));
         Self {
-            catalog,
-            segment,
-            scanner,
+            line: Mainline::from(catalog, next),
             next,
             upto,
         }
     }
 
-    /// The next record that is `wanted`, made into something that lasts.
+    /// The next record that is `wanted`, made into something that lasts. After an error there is
+    /// nothing more.
     pub(crate) fn next<T>(
         &mut self,
         wanted: impl Fn(&Record<'_>) -> bool,
         make: impl FnOnce(&Record<'_>, ChainHash) -> Result<T, ReadError>,
     ) -> Option<Result<T, ReadError>> {
         while self.next <= self.upto {
-            let scanner = self.scanner.as_mut()?;
-            let offset = scanner.offset();
-            let found = match scanner.next() {
-                Ok(Some(frame)) => frame,
+            let next = self.next;
+            let found = match self.line.next() {
+                Ok(Some((frame, _))) => frame,
                 Ok(None) => {
-                    self.segment += 1;
-                    let segment = self.catalog.segments.get(self.segment);
-                    self.scanner = segment.cloned().map(Scanner::new);
-                    if self.scanner.is_none() {
-                        return Some(Err(self.short()));
-                    }
-                    continue;
+                    self.upto = 0;
+                    return Some(Err(hole(next, "the journal ends before its head")));
                 }
                 Err(error) => {
-                    let error = scan_error(scanner, self.next, error);
-                    self.scanner = None;
-                    return Some(Err(error));
+                    self.upto = 0;
+                    return Some(Err(error.into()));
                 }
             };
             let (first, last) = match &found.entry {
@@ -101,20 +87,15 @@ impl Cursor {
                 Entry::Gap(gap) => (gap.first, gap.last),
             };
             // Reading begins at a signpost, some records early.
-            if last < self.next {
+            if last < next {
                 continue;
             }
-            if first > self.next {
-                let what = format!("record {first} stands here");
-                let path = scanner.segment().disk.path.clone();
-                let damage = Damage {
-                    path,
-                    offset,
-                    sequence: self.next,
-                    what,
-                };
-                self.scanner = None;
-                return Some(Err(ReadError::Damaged(damage)));
+            if first > next {
+                self.upto = 0;
+                return Some(Err(hole(
+                    next,
+                    &format!("record {first} stands in its place"),
+                )));
             }
             self.next = last + 1;
             if let Entry::Record(record) = &found.entry
@@ -125,20 +106,23 @@ impl Cursor {
         }
         None
     }
+}
 
-    fn short(&self) -> ReadError {
-        let path = self
-            .catalog
-            .segments
-            .last()
-            .map(|s| s.disk.path.clone())
-            .unwrap_or_default();
-        let what = "the journal ends before its head".into();
-        ReadError::Damaged(Damage {
-            path,
-            offset: 0,
-            sequence: self.next,
-            what,
-        })
+fn hole(sequence: u64, what: &str) -> ReadError {
+    let (path, what) = (PathBuf::new(), what.to_owned());
+    ReadError::Damaged(Damage {
+        path,
+        offset: 0,
+        sequence,
+        what,
+    })
+}
+
+impl From<LineError> for ReadError {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::Io { path, source } => Self::Io { path, source },
+            LineError::Damaged(damage) => Self::Damaged(damage),
+        }
     }
 }

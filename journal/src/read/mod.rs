@@ -10,11 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{Damage, ReadError};
+use crate::error::ReadError;
 use crate::frame::Record;
 use crate::hash::ChainHash;
 use crate::options::EventKind;
-use crate::scan::{ScanError, Scanner};
 
 pub(crate) use all::Cursor;
 pub use all::ReadAll;
@@ -76,17 +75,4 @@ pub(crate) fn envelope<E: DeserializeOwned>(
         hash,
         event,
     })
-}
-
-pub(crate) fn scan_error(scanner: &Scanner, sequence: u64, error: ScanError) -> ReadError {
-    let path = scanner.segment().disk.path.clone();
-    match error {
-        ScanError::Io(source) => ReadError::Io { path, source },
-        ScanError::Frame(error) => ReadError::Damaged(Damage {
-            path,
-            offset: scanner.offset(),
-            sequence,
-            what: error.to_string(),
-        }),
-    }
 }

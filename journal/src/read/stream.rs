@@ -6,11 +6,12 @@ use serde::de::DeserializeOwned;
 
 use super::all::Cursor;
 use super::{Envelope, envelope};
+use crate::archive::ArchiveScanner;
 use crate::catalog::Catalog;
 use crate::error::{Damage, ReadError};
 use crate::frame::{Entry, Record};
 use crate::options::EventKind;
-use crate::scan::Finder;
+use crate::scan::{Finder, ScanError};
 use crate::store::Store;
 
 const LOOKUP: usize = 256;
@@ -29,6 +30,8 @@ pub struct ReadStream<E> {
     /// Sequences that were looked up ahead, in reverse.
     ahead: Vec<(u64, u64)>,
     finder: Finder,
+    /// Reads versions that have been archived, and the archive's place in the catalog.
+    archived: Option<ArchiveScanner>,
     /// Takes the place of an index that can't be used.
     fallback: Option<Cursor>,
 }
@@ -61,6 +64,7 @@ impl<E> ReadStream<E> {
             head,
             ahead: Vec::new(),
             finder: Finder::default(),
+            archived: None,
             fallback: None,
         })
     }
@@ -96,6 +100,43 @@ impl<E: DeserializeOwned> ReadStream<E> {
             && record.version == self.next
             && record.sequence == sequence;
         is_it.then(|| envelope(&self.kind, record, frame.hash))
+    }
+
+    /// Reads the next version from an archive; `None` if none has it.
+    fn by_archive(&mut self) -> Option<Result<Envelope<E>, ReadError>> {
+        let fits = |scanner: &ArchiveScanner| scanner.archive().has(&self.stream, self.next);
+        if !self.archived.as_ref().is_some_and(fits) {
+            // It may have been moved since our view was taken.
+            self.catalog = self.store.catalog();
+            let archive = self
+                .catalog
+                .archives
+                .iter()
+                .find(|a| a.has(&self.stream, self.next))?;
+            self.archived = Some(ArchiveScanner::from(Arc::clone(archive), 0));
+            self.ahead.clear();
+        }
+        let scanner = self.archived.as_mut()?;
+        loop {
+            match scanner.next() {
+                Ok(Some(frame)) => {
+                    if let Entry::Record(record) = &frame.entry
+                        && record.stream == self.stream
+                        && record.version == self.next
+                    {
+                        return Some(envelope(&self.kind, record, frame.hash));
+                    }
+                }
+                Ok(None) => return None,
+                Err(ScanError::Io(source)) => {
+                    let path = scanner.archive().disk.path.clone();
+                    return Some(Err(ReadError::Io { path, source }));
+                }
+                Err(ScanError::Frame(error)) => {
+                    return Some(Err(ReadError::Damaged(scanner.damage(0, error))));
+                }
+            }
+        }
     }
 
     /// Reads the next version by looking at every record.
@@ -140,7 +181,7 @@ impl<E: DeserializeOwned> Iterator for ReadStream<E> {
             return Some(Err(ReadError::Closed));
         }
         let mut found = match &self.fallback {
-            None => self.by_index(),
+            None => self.by_index().or_else(|| self.by_archive()),
             Some(_) => None,
         };
         if found.is_none() {

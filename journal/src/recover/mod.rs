@@ -13,12 +13,13 @@ mod tail_check;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::watch;
 
+use crate::archive::merge_streams;
 use crate::catalog::Catalog;
-use crate::chain::Chain;
+use crate::chain::{Chain, Streams};
 use crate::disk::{self, Disk};
 use crate::error::{Damage, OpenError};
 use crate::export::Exported;
@@ -101,7 +102,7 @@ fn open_locked(
         .map_err(|e| OpenError::io("start the index thread for", &layout.root, e))?;
 
     let head = chain.head();
-    let streams = chain.into_streams();
+    let streams = all_streams(chain, &catalog);
     let report = OpenReport {
         created,
         head,
@@ -121,8 +122,18 @@ fn open_locked(
         streams: RwLock::new(streams),
         head: watch::Sender::new(head),
         closed: AtomicBool::new(false),
+        maintenance: Mutex::default(),
     };
     Ok((Arc::new(store), report))
+}
+
+/// The streams of the segments and of the archives.
+pub(crate) fn all_streams(chain: Chain, catalog: &Catalog) -> Streams {
+    let mut streams = chain.into_streams();
+    for archive in &catalog.archives {
+        merge_streams(&mut streams, &archive.footer.streams);
+    }
+    streams
 }
 
 /// Checks a store without its lock and without changing anything, up to the last whole append.
@@ -145,9 +156,10 @@ pub(crate) fn open_read_only(root: &Path, kind: &Kind<'_>) -> Result<(Catalog, C
     Ok((catalog, chain))
 }
 
-/// Recovers the segments alone, without an index, and returns the head.
-#[cfg(test)]
-pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, OpenError> {
+/// Recovers the segments alone, without an index, and returns the head. Every record has to be
+/// there, archived or not.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, String> {
     let salvage = |_: &Path, _: &mut dyn Write| Err(io::ErrorKind::Unsupported.into());
     let kind = Kind {
         name: kind,
@@ -156,9 +168,17 @@ pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, OpenError> 
         salvage: &salvage,
     };
     let layout = Layout { root: root.into() };
-    let _lock = prepare(&disk::RealDisk, &layout, &kind)?;
-    let found = segments(&disk::RealDisk, &layout, &kind, &Options::default(), None)?;
-    Ok(found.chain.head())
+    let recovered = prepare(&disk::RealDisk, &layout, &kind).and_then(|lock| {
+        segments(&disk::RealDisk, &layout, &kind, &Options::default(), None).map(|s| (lock, s))
+    });
+    let (_lock, found) = recovered.map_err(|error| error.to_string())?;
+    let (head, genesis) = (found.chain.head(), ChainHash::genesis(kind.name));
+    let catalog = Arc::new(found.catalog);
+    let complete = crate::walk::walk(&catalog, genesis, head, |frame, _| match frame.entry {
+        crate::frame::Entry::Gap(gap) => Err(gap),
+        crate::frame::Entry::Record(_) => Ok(()),
+    });
+    complete.map(|_| head).map_err(|error| format!("{error:?}"))
 }
 
 /// Makes the folders and takes the lock.
