@@ -44,6 +44,8 @@ pub const ANNOTATION_LAST_ERROR: &str = "qemu-ssh.jumpstarter.dev/last-error";
 /// Annotation: an administrator's word that what is left on a lost host is of no concern;
 /// its value is the reason, kept in the journal.
 pub const ANNOTATION_WAIVE_TEARDOWN: &str = "qemu-ssh.jumpstarter.dev/waive-teardown";
+/// The Secret in which the keys of hosts are pinned that were met for the first time.
+pub const HOST_KEYS_SECRET: &str = "exporter-set-controller-known-hosts";
 /// Label: the ExporterSet that an Exporter belongs to.
 pub const LABEL_SET: &str = "exporterset.jumpstarter.dev/name";
 /// Label: the VirtualTargetClass of that set.

@@ -2,6 +2,7 @@
 
 use super::COMPONENT;
 use super::request::bounded;
+use crate::api::HOST_KEYS_SECRET;
 use crate::controller::ports::{ClusterError, SecretData};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,9 +11,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-/// The Secret with the keys of hosts that we accepted at first sight.
-pub(super) const PINNED_SECRET: &str = "exporter-set-controller-known-hosts";
-/// Its key, in the format of a `known_hosts` file.
+/// The key in [`HOST_KEYS_SECRET`], in the format of a `known_hosts` file.
 pub(super) const PINNED_KEY: &str = "known_hosts";
 /// How often a line is added against others who write the same Secret.
 const ATTEMPTS: u32 = 8;
@@ -50,7 +49,7 @@ pub(super) async fn pin_host_key(
     namespace: &str,
     line: &str,
 ) -> Result<String, ClusterError> {
-    let object = format!("Secret {namespace}/{PINNED_SECRET}");
+    let object = format!("Secret {namespace}/{HOST_KEYS_SECRET}");
     for _ in 0..ATTEMPTS {
         let current = fetch(api, namespace).await?;
         let text = current.as_ref().map_or("", |(text, _)| text.as_str());
@@ -84,8 +83,8 @@ async fn fetch(
     api: &Api<Secret>,
     namespace: &str,
 ) -> Result<Option<(String, Option<String>)>, ClusterError> {
-    let object = format!("Secret {namespace}/{PINNED_SECRET}");
-    match bounded(&object, PINNED_SECRET, api.get(PINNED_SECRET)).await {
+    let object = format!("Secret {namespace}/{HOST_KEYS_SECRET}");
+    match bounded(&object, HOST_KEYS_SECRET, api.get(HOST_KEYS_SECRET)).await {
         Ok(secret) => {
             let value = secret.data.unwrap_or_default().remove(PINNED_KEY);
             let text =
@@ -100,7 +99,7 @@ async fn fetch(
 async fn create(api: &Api<Secret>, object: &str, text: &str) -> Result<Secret, ClusterError> {
     let secret = Secret {
         metadata: ObjectMeta {
-            name: Some(PINNED_SECRET.to_owned()),
+            name: Some(HOST_KEYS_SECRET.to_owned()),
             labels: Some(
                 [(
                     "app.kubernetes.io/managed-by".to_owned(),
@@ -118,7 +117,7 @@ async fn create(api: &Api<Secret>, object: &str, text: &str) -> Result<Secret, C
         field_manager: Some(COMPONENT.to_owned()),
         ..PostParams::default()
     };
-    bounded(object, PINNED_SECRET, api.create(&params, &secret)).await
+    bounded(object, HOST_KEYS_SECRET, api.create(&params, &secret)).await
 }
 
 async fn update(
@@ -134,8 +133,8 @@ async fn update(
     let params = PatchParams::default();
     bounded(
         object,
-        PINNED_SECRET,
-        api.patch(PINNED_SECRET, &params, &patch),
+        HOST_KEYS_SECRET,
+        api.patch(HOST_KEYS_SECRET, &params, &patch),
     )
     .await
 }

@@ -10,8 +10,8 @@ use super::desired::{CaBundles, CaSource};
 use super::ports::{Change, Clock, Cluster, ClusterError};
 use super::world::World;
 use super::{Fatal, millis};
-use crate::api::ExporterSetStatus;
-use crate::instance::{Event, Failure, FailureClass, Instance, Retry, Step};
+use crate::api::{ExporterSetStatus, HOST_KEYS_SECRET};
+use crate::instance::{Event, Failure, FailureClass, Instance, Retry, Site, Step};
 use crate::pool;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -53,6 +53,8 @@ struct Slot {
 #[derive(Default)]
 struct SetMemory {
     clock: pool::Clock,
+    /// The generations of the set and of its class that were acted on.
+    generations: Option<(Option<i64>, Option<i64>)>,
     /// The status that was sent last, and when.
     sent: Option<(ExporterSetStatus, SystemTime)>,
     /// Whether a status is on its way.
@@ -142,9 +144,19 @@ impl<W: World> Engine<W> {
                 *changed |= source.config_map == *name;
             }
         }
-        if !matches!(change, Change::Exporter(_) | Change::Lease(_)) {
-            let now = millis(self.world.clock().now());
-            for slot in self.slots.values_mut() {
+        if let Change::Secret(name) = change {
+            self.hasten(|instance| {
+                let opens = |site: &Site| site.credentials_secret == *name;
+                *name == HOST_KEYS_SECRET || instance.site().is_some_and(opens)
+            });
+        }
+    }
+
+    /// Tries at once what failed for want of somebody's help, for the instances that may have got it.
+    fn hasten(&mut self, concerned: impl Fn(&Instance) -> bool) {
+        let now = millis(self.world.clock().now());
+        for slot in self.slots.values_mut() {
+            if concerned(&slot.held.instance) {
                 slot.held.instance.hasten(Retry::Seldom, now);
                 slot.hastened = slot.busy;
             }

@@ -3,7 +3,7 @@
 use super::{Came, Engine, RELIST, Slot};
 use crate::api::{
     ANNOTATION_CREDENTIALS_SECRET, ANNOTATION_PENDING_HOST, ANNOTATION_WAIVE_TEARDOWN, Exporter,
-    ExporterSet, FINALIZER, Lease,
+    ExporterSet, FINALIZER, Lease, VirtualTargetClass,
 };
 use crate::controller::Fatal;
 use crate::controller::actor;
@@ -29,6 +29,8 @@ const WATCH_LAG: Duration = Duration::from_secs(30);
 pub(super) struct View {
     /// The sets that are ours to serve, by UID, with how it stands with them.
     pub(super) sets: BTreeMap<String, (Arc<ExporterSet>, Resolution)>,
+    /// The classes.
+    pub(super) classes: Vec<Arc<VirtualTargetClass>>,
     /// The Exporters, by name.
     pub(super) exporters: BTreeMap<String, Arc<Exporter>>,
     /// The Leases.
@@ -40,6 +42,7 @@ impl<W: World> Engine<W> {
     pub(super) async fn pass(&mut self) -> Result<Duration, Fatal> {
         let view = self.view();
         self.adopt(&view).await?;
+        self.hasten_changed(&view);
         let mut wake = RELIST;
         let names: Vec<String> = self.slots.keys().cloned().collect();
         for name in names {
@@ -75,8 +78,25 @@ impl<W: World> Engine<W> {
             .map(|exporter| (exporter.name_any(), exporter));
         View {
             sets,
+            classes,
             exporters: exporters.collect(),
             leases: cluster.leases(),
+        }
+    }
+
+    /// What failed by what a set or its class asked for is tried at once when they ask otherwise.
+    /// (The sets change with each status that we write: it is the generation that tells.)
+    fn hasten_changed(&mut self, view: &View) {
+        for (uid, (set, _)) in &view.sets {
+            let class = &set.spec.virtual_target_class_name;
+            let class = view.classes.iter().find(|c| c.name_any() == *class);
+            let class = class.and_then(|class| class.metadata.generation);
+            let now = Some((set.metadata.generation, class));
+            let memory = self.sets.entry(uid.clone()).or_default();
+            let before = std::mem::replace(&mut memory.generations, now);
+            if before.is_some() && before != now {
+                self.hasten(|instance| instance.about().set_uid == *uid);
+            }
         }
     }
 

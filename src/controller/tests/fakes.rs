@@ -327,6 +327,7 @@ pub(super) struct OnHost {
 pub(super) struct FakeHosts {
     pub(super) on: Mutex<BTreeMap<String, BTreeMap<String, OnHost>>>,
     pub(super) failing: Mutex<BTreeMap<Step, Failure>>,
+    runs: AtomicU64,
     cluster: Arc<FakeCluster>,
     crash: Arc<Crash>,
 }
@@ -336,6 +337,7 @@ impl FakeHosts {
         Self {
             on: Mutex::default(),
             failing: Mutex::default(),
+            runs: AtomicU64::new(0),
             cluster: Arc::clone(cluster),
             crash: Arc::clone(crash),
         }
@@ -346,6 +348,11 @@ impl FakeHosts {
         let mut instances = lock(&self.on).get(host).cloned().unwrap_or_default();
         instances.retain(|_, on| on.config || on.quadlets || on.volume || on.running);
         instances
+    }
+
+    /// How many batches were asked for.
+    pub(super) fn runs(&self) -> u64 {
+        self.runs.load(Ordering::SeqCst)
     }
 
     /// Power loss and power again: systemd starts what is still installed.
@@ -402,6 +409,7 @@ impl Hosts for Arc<FakeHosts> {
         batch: &Batch,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Result<(), Failure> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
         let exporter = batch.names.exporter().to_owned();
         for op in &batch.ops {
             self.crash.place().await;

@@ -414,3 +414,33 @@ async fn a_ca_bundle_that_could_not_be_read_is_read_again() {
     outside.run(MINUTE).await;
     outside.assert_one_runs();
 }
+
+#[tokio::test(start_paused = true)]
+async fn our_own_status_does_not_hurry_a_retry_but_a_changed_set_does() {
+    let outside = Outside::new();
+    let failure = Failure::new(FailureClass::DeviceMissing, "/dev/kvm is not there");
+    outside
+        .hosts
+        .failing
+        .lock()
+        .unwrap()
+        .insert(Step::Connect, failure);
+    outside.run(2 * MINUTE).await;
+    // After 5, 10, 20 and 40 s, give or take a fifth.
+    let runs = outside.hosts.runs();
+    assert!((4..=6).contains(&runs), "{runs} tries in two minutes");
+    let set = "aarch64-ssh-pool";
+    let change = |objects: &mut Objects| {
+        objects.sets.get_mut(set).unwrap().metadata.generation = Some(2);
+    };
+    let running = outside.run(Duration::from_secs(2));
+    tokio::join!(running, async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        outside.cluster.change(change);
+    });
+    assert_eq!(
+        outside.hosts.runs(),
+        runs + 2,
+        "at the new start, and at the change"
+    );
+}
