@@ -81,6 +81,22 @@ async fn compaction_changes_nothing_that_can_be_seen() {
         "{compacted:?}"
     );
     assert_eq!(files(dir.path(), "arc").len(), compacted.segments);
+    let usage = journal.usage();
+    let bytes = |extension| -> u64 {
+        let paths = files(dir.path(), extension);
+        paths
+            .iter()
+            .map(|path| fs::metadata(path).unwrap().len())
+            .sum()
+    };
+    assert_eq!(
+        (usage.segment_bytes, usage.archive_bytes),
+        (bytes("seg"), bytes("arc"))
+    );
+    assert_eq!(
+        (usage.archives, usage.archive_bytes),
+        (compacted.segments, compacted.archive_bytes)
+    );
     assert_eq!(
         in_progress.map(Result::unwrap).collect::<Vec<_>>(),
         all(&journal)
