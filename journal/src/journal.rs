@@ -91,6 +91,19 @@ pub struct StreamInfo {
     pub last_at: SystemTime,
 }
 
+/// How much there is on the disk, without the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// The number of segments; each keeps one file open, as do archives.
+    pub segments: usize,
+    /// Their lengths together.
+    pub segment_bytes: u64,
+    /// The number of archives.
+    pub archives: usize,
+    /// Their lengths together.
+    pub archive_bytes: u64,
+}
+
 /// An open journal of events of type `E`. Clones share it.
 ///
 /// # Guarantees
@@ -339,6 +352,22 @@ where
         let Inner { store, kind, .. } = &*self.inner;
         let head = store.head();
         export::export(kind, &store.catalog(), head, output)
+    }
+
+    /// How much there is on the disk. Cheap enough for a metric.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let catalog = self.inner.store.catalog();
+        Usage {
+            segments: catalog.segments.len(),
+            segment_bytes: catalog
+                .segments
+                .iter()
+                .map(|segment| segment.length())
+                .sum(),
+            archives: catalog.archives.len(),
+            archive_bytes: catalog.archives.iter().map(|archive| archive.bytes).sum(),
+        }
     }
 
     /// The last durable record. Keep it elsewhere too, and hand it to [`Options::known_head`].

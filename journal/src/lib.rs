@@ -83,7 +83,7 @@ pub use error::{AppendError, Damage, OpenError, ReadError, VerifyError};
 pub use export::{ExportError, Exported, ImportError, Imported, import};
 pub use hash::{ChainHash, InvalidHash};
 pub use head::Head;
-pub use journal::{Context, Expected, Journal, StreamInfo};
+pub use journal::{Context, Expected, Journal, StreamInfo, Usage};
 pub use options::{EventKind, OnDamage, Options};
 pub use read::{Envelope, ReadAll, ReadStream};
 pub use read_only::ReadOnly;

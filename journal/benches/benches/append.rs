@@ -50,7 +50,14 @@ fn table(rounds: usize, base: u64) {
         "| store | appenders | appends/s | of raw batches | p50 µs | p99 µs | disk bytes/event |"
     );
     println!("|---|---|---|---|---|---|---|");
-    for appenders in APPENDERS {
+    let number = std::env::args()
+        .skip_while(|argument| argument != "--appenders")
+        .nth(1);
+    let chosen: Option<usize> = number.map(|n| n.parse().unwrap());
+    for appenders in APPENDERS
+        .into_iter()
+        .filter(|n| chosen.is_none_or(|chosen| chosen == *n))
+    {
         let events = base * (appenders as u64).min(16);
         let mut rows: Vec<(&str, Vec<(f64, u128, u128, u64)>)> =
             NAMES.map(|name| (name, Vec::new())).into();

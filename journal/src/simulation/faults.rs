@@ -170,3 +170,34 @@ async fn without_its_index_a_journal_does_everything() {
     assert!(!opened.report.repairs.is_empty());
     opened.journal.verify().unwrap();
 }
+
+#[tokio::test]
+async fn a_full_disk_while_compacting_leaves_everything_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(TestDisk::default());
+    let journal = open(dir.path(), &disk);
+    for _ in 0..12 {
+        append(&journal, &"x".repeat(600)).await.unwrap();
+    }
+    let before = contents(&journal);
+    for (name, path) in [
+        ("write", ".tmp"),
+        ("rename", ".tmp"),
+        ("sync_dir", "segments"),
+    ] {
+        disk.fail(name, path, io::ErrorKind::StorageFull);
+        let error = journal.compact(|_| true).await.unwrap_err();
+        assert!(
+            matches!(error, crate::MaintenanceError::Io { .. }),
+            "{error}"
+        );
+        disk.heal();
+        assert_eq!(contents(&journal), before, "{name}");
+        journal.verify().unwrap();
+    }
+    assert!(journal.compact(|_| true).await.unwrap().records > 0);
+    assert_eq!(contents(&journal), before);
+    journal.verify().unwrap();
+    journal.close().await;
+    assert_eq!(contents(&open(dir.path(), &disk)), before);
+}

@@ -85,8 +85,9 @@ impl Writer {
             }
         }
         self.shut_down();
-        drop(queue);
+        // The lock goes before the queue: whoever finds the queue closed may open the journal again.
         drop(self);
+        drop(queue);
         if let Some(reply) = closing {
             // Whoever asked may have gone.
             let _ = reply.send(());

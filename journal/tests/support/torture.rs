@@ -108,6 +108,14 @@ async fn child(dir: PathBuf, seed: u64) {
             }
         });
     }
+    if dice.roll(3) == 0 {
+        set.spawn(async move {
+            loop {
+                let finished = format!("stream-{}", dice.roll(appenders));
+                journal.compact(|info| info.name == finished).await.unwrap();
+            }
+        });
+    }
     while set.join_next().await.is_some() {}
 }
 
