@@ -22,7 +22,7 @@ const SSH_PORT: u16 = 2222;
 ///
 /// What a driver's own config says wins over the parameters, these win over defaults; only
 /// `launcher_socket` is forced, for there is one launcher and it is ours. Two drivers are added if
-/// the set doesn't have their like: `power`, a reference to the (first) QEMU driver's child, and
+/// the set doesn't have their like: `power`, a reference to the (last) QEMU driver's child, and
 /// `tcp`, which reaches that machine's SSH port. A `tcp` of another type keeps its name: then none
 /// is added.
 ///
@@ -39,12 +39,12 @@ pub(super) fn export(
     let mut export = Map::new();
     let mut errors = Vec::new();
     let mut ports = Ports::taken_by(drivers);
-    let mut first: Option<(&str, u16)> = None;
+    let mut last: Option<(&str, u16)> = None;
     for driver in drivers {
         let entry = match (&driver.type_, &driver.ref_) {
             (Some(class), _) if class == QEMU => match qemu(driver, parameters, &mut ports) {
                 Ok((entry, ssh_port)) => {
-                    first.get_or_insert((&driver.name, ssh_port));
+                    last = Some((&driver.name, ssh_port));
                     entry
                 }
                 Err(error) => {
@@ -60,13 +60,13 @@ pub(super) fn export(
         };
         export.insert(driver.name.clone(), entry);
     }
-    if let Some((name, _)) = first
+    if let Some((name, _)) = last
         && !export.contains_key("power")
     {
         export.insert("power".into(), json!({ "ref": format!("{name}.power") }));
     }
     if !export.contains_key("tcp") && !drivers.iter().any(|d| d.type_.as_deref() == Some(TCP)) {
-        let port = first.map_or(SSH_PORT, |(_, port)| port);
+        let port = last.map_or(SSH_PORT, |(_, port)| port);
         let config = json!({ "host": "127.0.0.1", "port": port });
         export.insert("tcp".into(), json!({ "type": TCP, "config": config }));
     }

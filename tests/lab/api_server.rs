@@ -43,3 +43,23 @@ async fn refuses_what_breaks_a_rule_and_says_which() {
         assert!(said.contains(expected), "{}: {said}", file.display());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn takes_the_manifests_to_deploy_with() {
+    let lab = Lab::new("deploy").await;
+    let base = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/base");
+    let rendered = lab.kubectl(&["kustomize", base.to_str().unwrap()], "");
+    let here = rendered.replace(
+        "namespace: jumpstarter",
+        &format!("namespace: {}", lab.namespace),
+    );
+    let said = lab.kubectl(&["apply", "--dry-run=server", "-f", "-"], &here);
+    for kind in [
+        "serviceaccount",
+        "role.rbac",
+        "rolebinding.rbac",
+        "statefulset.apps",
+    ] {
+        assert!(said.contains(kind), "no {kind}: {said}");
+    }
+}

@@ -78,10 +78,7 @@ fn made(lab: &Lab, host: u8, name: &str) -> BTreeMap<String, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_way_up() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("crash-up").await;
-    let pool = Pool::on(&lab, 1);
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, _) = Pool::in_lab("crash-up", 1, |_| {}).await;
     let mut name = None;
     let mut once: BTreeMap<String, String> = BTreeMap::new();
     killed_at_each(&lab, &UP, async |point| {
@@ -112,13 +109,10 @@ async fn on_the_way_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_way_down() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("crash-down").await;
-    let pool = Pool {
-        cooldown: "1s".into(),
-        ..Pool::on(&lab, 2)
-    };
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, pool) = Pool::in_lab("crash-down", 2, |pool| {
+        pool.cooldown = "1s".into();
+    })
+    .await;
     killed_at(&lab, "recorded:create").await;
     let mut controller = lab.controller();
     lab.running(1).await;

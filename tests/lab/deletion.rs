@@ -4,18 +4,10 @@ use super::harness::{Lab, eventually, hosts_are_shared};
 use super::manifests::Pool;
 use kube::ResourceExt;
 
-async fn up(lab: &Lab, host: u8) -> Pool {
-    let pool = Pool::on(lab, host);
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(lab));
-    pool
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn of_an_exporter() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("del-exp").await;
-    up(&lab, 1).await;
+    let (lab, _) = Pool::in_lab("del-exp", 1, |_| {}).await;
     let _controller = lab.controller();
     let name = lab.running(1).await[0].name_any();
     lab.kubectl(&["delete", "exporter", &name, "--timeout=60s"], "");
@@ -73,8 +65,7 @@ async fn delete_all_and_see_it_stay(lab: &Lab, pool: &Pool) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_everything_at_once_ends_when_the_secret_is_back() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("del-all").await;
-    let pool = up(&lab, 2).await;
+    let (lab, pool) = Pool::in_lab("del-all", 2, |_| {}).await;
     let _controller = lab.controller();
     delete_all_and_see_it_stay(&lab, &pool).await;
     lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
@@ -85,8 +76,7 @@ async fn of_everything_at_once_ends_when_the_secret_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_everything_at_once_ends_when_the_teardown_is_waived() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("waive").await;
-    let pool = up(&lab, 2).await;
+    let (lab, pool) = Pool::in_lab("waive", 2, |_| {}).await;
     let mut controller = lab.controller();
     let name = delete_all_and_see_it_stay(&lab, &pool).await;
     let waiver = "qemu-ssh.jumpstarter.dev/waive-teardown=host scrapped";

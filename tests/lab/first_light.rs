@@ -9,10 +9,7 @@ use serde_json::Value;
 #[tokio::test(flavor = "multi_thread")]
 async fn one_exporter_comes_up() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("light").await;
-    let pool = Pool::on(&lab, 1);
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, pool) = Pool::in_lab("light", 1, |_| {}).await;
     let mut controller = lab.controller();
     let exporters = lab.running(1).await;
     let name = exporters[0].name_any();

@@ -221,6 +221,11 @@ impl Lab {
     }
 
     pub(crate) fn controller_with(&self, variables: &[(&str, &str)]) -> Controller {
+        self.controller_at(&self.journal(), variables)
+    }
+
+    /// Starts it with a journal that only it has.
+    pub(crate) fn controller_at(&self, journal: &Path, variables: &[(&str, &str)]) -> Controller {
         let log = self
             .dir
             .path()
@@ -237,7 +242,7 @@ impl Lab {
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .arg("--journal-dir")
-            .arg(self.journal())
+            .arg(journal)
             .env("NAMESPACE", &self.namespace)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())

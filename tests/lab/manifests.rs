@@ -29,6 +29,20 @@ impl Pool {
         }
     }
 
+    /// A lab in which the manifests have been applied, with what `change` changes in them.
+    pub(crate) async fn in_lab(
+        name: &str,
+        host: u8,
+        change: impl FnOnce(&mut Self),
+    ) -> (Lab, Self) {
+        let lab = Lab::new(name).await;
+        let mut pool = Self::on(&lab, host);
+        change(&mut pool);
+        lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
+        lab.apply(&pool.both(&lab));
+        (lab, pool)
+    }
+
     pub(crate) fn class(&self, lab: &Lab) -> String {
         let Self {
             class,

@@ -7,13 +7,10 @@ use kube::ResourceExt;
 #[tokio::test(flavor = "multi_thread")]
 async fn two_instances_on_one_host() {
     let _mine = hosts_are_mine().await;
-    let lab = Lab::new("two").await;
-    let pool = Pool {
-        min_available: 2,
-        ..Pool::on(&lab, 1)
-    };
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, _) = Pool::in_lab("two", 1, |pool| {
+        pool.min_available = 2;
+    })
+    .await;
     let _controller = lab.controller();
     let names: Vec<String> = lab
         .running(2)

@@ -7,20 +7,17 @@ use kube::ResourceExt;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_takes_over_what_the_first_did() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("replicas").await;
-    let pool = Pool {
-        min_available: 1,
-        ..Pool::on(&lab, 2)
-    };
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, pool) = Pool::in_lab("replicas", 2, |_| {}).await;
     let mut first = lab.controller();
     let name = lab.running(1).await[0].name_any();
     // The operator's Deployment gives no volume: the second one has a journal of its own.
-    let second = lab.controller_with(&[("JOURNAL_DIR", "")]);
+    let second = lab.controller_at(&lab.dir.path().join("another-journal"), &[]);
     assert_eq!(first.stop().await, Some(0));
     eventually("the second one's lead", || async {
-        if second.log().contains("resumed from the journal") {
+        if second
+            .log()
+            .contains("adopted: the journal did not know it")
+        {
             Ok(())
         } else {
             Err(second.log())

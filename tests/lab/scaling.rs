@@ -6,14 +6,11 @@ use super::manifests::Pool;
 #[tokio::test(flavor = "multi_thread")]
 async fn two_then_none() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("scale").await;
-    let pool = Pool {
-        min_available: 2,
-        cooldown: "1s".into(),
-        ..Pool::on(&lab, 2)
-    };
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, pool) = Pool::in_lab("scale", 2, |pool| {
+        pool.min_available = 2;
+        pool.cooldown = "1s".into();
+    })
+    .await;
     let _controller = lab.controller();
     lab.running(2).await;
 
@@ -52,10 +49,7 @@ async fn two_then_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exporter_that_served_a_lease_is_replaced() {
     let _shared = hosts_are_shared().await;
-    let lab = Lab::new("lease").await;
-    let pool = Pool::on(&lab, 2);
-    lab.secret("lab-ssh-key", "TESTBED_SSH_KEY");
-    lab.apply(&pool.both(&lab));
+    let (lab, _) = Pool::in_lab("lease", 2, |_| {}).await;
     let _controller = lab.controller();
     let first = lab.running(1).await.remove(0).metadata.name.unwrap();
     lab.apply(

@@ -158,7 +158,7 @@ fn a_tcp_of_another_type_keeps_its_name() {
 }
 
 #[test]
-fn two_machines_have_two_ports_and_the_first_is_the_one_meant() {
+fn machines_have_ports_of_their_own_and_the_last_is_the_one_meant() {
     let list = json!([
         { "name": "a", "type": QEMU },
         { "name": "b", "type": QEMU },
@@ -170,8 +170,8 @@ fn two_machines_have_two_ports_and_the_first_is_the_one_meant() {
         [port("a"), port("b"), port("c")],
         [json!(2222), json!(2224), json!(2223)]
     );
-    assert_eq!(export["power"], json!({ "ref": "a.power" }));
-    assert_eq!(export["tcp"]["config"]["port"], 2222);
+    assert_eq!(export["power"], json!({ "ref": "c.power" }));
+    assert_eq!(export["tcp"]["config"]["port"], 2223);
 }
 
 #[test]

@@ -32,7 +32,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata: {name: $SERVICE_ACCOUNT, namespace: "$1"}
 ---
-$(sed "s/^metadata:$/&\n  namespace: \"$1\"/" "$TESTBED_DIR/manifests/role.yaml")
+$(sed "s/^  name: .*/  name: $SERVICE_ACCOUNT-role\n  namespace: \"$1\"/" "$TESTBED_DIR/../../deploy/base/role.yaml")
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
