@@ -116,6 +116,7 @@ fn open_locked(
         kind: kind.name.into(),
         schema: kind.schema,
         segment_bytes: options.segment_bytes,
+        preallocate_bytes: options.preallocate_bytes,
         genesis: ChainHash::genesis(kind.name),
         index,
         catalog: RwLock::new(Arc::new(catalog)),
