@@ -47,6 +47,7 @@ pub(crate) struct Store {
     pub(crate) kind: String,
     pub(crate) schema: u16,
     pub(crate) segment_bytes: u64,
+    pub(crate) preallocate_bytes: u64,
     pub(crate) genesis: ChainHash,
     pub(crate) index: Arc<Index>,
     pub(crate) catalog: RwLock<Arc<Catalog>>,

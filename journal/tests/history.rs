@@ -65,7 +65,11 @@ async fn a_tail_waits_and_loses_nothing_when_it_is_interrupted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_opener_sees_a_consistent_prefix_beside_the_writer() {
     let dir = tempfile::tempdir().unwrap();
-    let journal = open(dir.path()).await.journal;
+    let options = Options {
+        preallocate_bytes: 1500,
+        ..small()
+    };
+    let journal = try_open(dir.path(), options).await.unwrap().journal;
     fill(&journal, 10).await;
     let writer = {
         let journal = journal.clone();

@@ -81,6 +81,7 @@ fn new_dir() -> TempDir {
 async fn open(dir: &Path) -> Journal<Door> {
     let options = Options {
         segment_bytes: 3000,
+        preallocate_bytes: 1000,
         cache_bytes: 4 << 20,
         ..Options::default()
     };

@@ -61,7 +61,7 @@ async fn a_torn_tail_is_cut_back_and_reported() {
     let whole = fs::metadata(last_segment(dir.path())).unwrap().len();
     for tail in [
         b"JREC\x93\0\0\0\x01\0".to_vec(),
-        vec![0; 3000],
+        [vec![0; 3000], vec![7]].concat(),
         b"JREC garbage".repeat(20),
     ] {
         edit(&last_segment(dir.path()), |bytes| bytes.extend(&tail));
@@ -85,6 +85,24 @@ async fn a_torn_tail_is_cut_back_and_reported() {
             .global_sequence,
         6
     );
+}
+
+#[tokio::test]
+async fn zeros_behind_the_last_record_are_nothing_to_report() {
+    let live = tempfile::tempdir().unwrap();
+    let journal = open(live.path()).await.journal;
+    fill(&journal, 5).await;
+    let dir = killed(live.path());
+    let whole = fs::read(last_segment(dir.path())).unwrap();
+    edit(&last_segment(dir.path()), |bytes| bytes.extend([0; 3000]));
+    let opened = open(dir.path()).await;
+    assert_eq!(
+        opened.report.repairs,
+        [Repair::IndexRefilled { records: 5 }]
+    );
+    assert_eq!(all(&opened.journal), all(&journal));
+    opened.journal.close().await;
+    assert_eq!(fs::read(last_segment(dir.path())).unwrap(), whole);
 }
 
 #[tokio::test]

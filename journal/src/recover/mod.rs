@@ -116,6 +116,7 @@ fn open_locked(
         kind: kind.name.into(),
         schema: kind.schema,
         segment_bytes: options.segment_bytes,
+        preallocate_bytes: options.preallocate_bytes,
         genesis: ChainHash::genesis(kind.name),
         index,
         catalog: RwLock::new(Arc::new(catalog)),
@@ -156,10 +157,10 @@ pub(crate) fn open_read_only(root: &Path, kind: &Kind<'_>) -> Result<(Catalog, C
     Ok((catalog, chain))
 }
 
-/// Recovers the segments alone, without an index, and returns the head. Every record has to be
-/// there, archived or not.
+/// Recovers the segments alone, without an index, and returns the hash of every record. Each has to
+/// be there, archived or not.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, String> {
+pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Vec<ChainHash>, String> {
     let salvage = |_: &Path, _: &mut dyn Write| Err(io::ErrorKind::Unsupported.into());
     let kind = Kind {
         name: kind,
@@ -174,11 +175,17 @@ pub(crate) fn segments_only(root: &Path, kind: &str) -> Result<Head, String> {
     let (_lock, found) = recovered.map_err(|error| error.to_string())?;
     let (head, genesis) = (found.chain.head(), ChainHash::genesis(kind.name));
     let catalog = Arc::new(found.catalog);
+    let mut hashes = Vec::new();
     let complete = crate::walk::walk(&catalog, genesis, head, |frame, _| match frame.entry {
         crate::frame::Entry::Gap(gap) => Err(gap),
-        crate::frame::Entry::Record(_) => Ok(()),
+        crate::frame::Entry::Record(_) => {
+            hashes.push(frame.hash);
+            Ok(())
+        }
     });
-    complete.map(|_| head).map_err(|error| format!("{error:?}"))
+    complete
+        .map(|_| hashes)
+        .map_err(|error| format!("{error:?}"))
 }
 
 /// Makes the folders and takes the lock.

@@ -96,8 +96,23 @@ impl Pass<'_, '_> {
                 }
                 Err(ScanError::Io(e)) => return Err(OpenError::io("read", &segment.disk.path, e)),
                 Err(ScanError::Frame(error)) => {
-                    check_tail(segment, offset, next, error, is_last)?;
-                    break;
+                    match check_tail(segment, offset, next, error, is_last) {
+                        Ok(Tail::Zeros) if chain.is_whole() => {
+                            segment.set_length(offset);
+                            return Ok(None);
+                        }
+                        Ok(_) => break,
+                        Err(error) => {
+                            // A writer may have been at work here, if we have no lock. Then what was
+                            // found behind this place shows that it is complete now.
+                            scanner = Scanner::from(segment.clone(), offset);
+                            if matches!(scanner.next(), Ok(Some(_))) {
+                                scanner = Scanner::from(segment.clone(), offset);
+                                continue;
+                            }
+                            return Err(error);
+                        }
+                    }
                 }
             };
             let breach = |what| damaged(&segment.disk.path, offset, next, what);
@@ -184,7 +199,7 @@ fn check_tail(
     expected: u64,
     error: FrameError,
     is_last: bool,
-) -> Result<(), OpenError> {
+) -> Result<Tail, OpenError> {
     let path = &segment.disk.path;
     let newer = |found| OpenError::NewerFormat {
         path: path.clone(),
@@ -198,7 +213,7 @@ fn check_tail(
         return Err(damaged(path, offset, expected, error.to_string()));
     }
     match tail_check::judge(segment, offset, expected) {
-        Ok(Tail::Torn) => Ok(()),
+        Ok(tail @ (Tail::Torn | Tail::Zeros)) => Ok(tail),
         Ok(Tail::Newer(found)) => Err(newer(found)),
         Ok(Tail::Damaged { proof }) => {
             let what = format!("{error}; record {proof} behind it shows that it had been written");

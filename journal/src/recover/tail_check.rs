@@ -16,6 +16,8 @@ use crate::frame::{self, Entry, FrameError, RECORD_MAGIC};
 /// What the bytes behind the last sound record are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
+    /// The zeros that are written ahead of the records.
+    Zeros,
     /// Remains of a commit that was never acknowledged.
     Torn,
     /// A record that had been on the disk; this later one proves it.
@@ -30,6 +32,9 @@ pub(crate) fn judge(segment: &Segment, offset: u64, expected: u64) -> io::Result
     let length = segment.length().saturating_sub(offset);
     let mut rest = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     segment.disk.file.read_exact_at(&mut rest, offset)?;
+    if rest.iter().all(|byte| *byte == 0) {
+        return Ok(Tail::Zeros);
+    }
     let mut bytes = rest.as_slice();
     while let Some(at) = find(bytes, &RECORD_MAGIC) {
         bytes = bytes.get(at..).unwrap_or_default();

@@ -201,3 +201,52 @@ async fn a_full_disk_while_compacting_leaves_everything_as_it_was() {
     journal.close().await;
     assert_eq!(contents(&open(dir.path(), &disk)), before);
 }
+
+#[tokio::test]
+async fn zeros_are_written_ahead_and_taken_away_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(TestDisk::default());
+    let options = Options {
+        preallocate_bytes: 900,
+        ..options()
+    };
+    let journal = open_with(dir.path(), &disk, &options);
+    let length = || {
+        let files = std::fs::read_dir(dir.path().join("segments")).unwrap();
+        files
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum::<u64>()
+    };
+    append(&journal, "one").await.unwrap();
+    assert_eq!(length(), journal.usage().segment_bytes + 900);
+    append(&journal, "two").await.unwrap();
+    assert!(
+        length() < journal.usage().segment_bytes + 900,
+        "the second one went into the zeros"
+    );
+    disk.fail("write", ".seg", io::ErrorKind::StorageFull);
+    let error = append(&journal, "three").await.unwrap_err();
+    assert!(matches!(error, AppendError::NoSpace { .. }), "{error}");
+    assert_eq!(length(), journal.usage().segment_bytes);
+    disk.heal();
+    append(&journal, "four").await.unwrap();
+    // As after a kill: the zeros are there, and nobody minds.
+    let bytes = std::fs::read_dir(dir.path().join("segments"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let (name, content) = (bytes.file_name(), std::fs::read(bytes.path()).unwrap());
+    journal.close().await;
+    std::fs::write(dir.path().join("segments").join(name), content).unwrap();
+    let opened = Journal::open_on(dir.path().into(), kind(), &options, disk.clone()).unwrap();
+    assert_eq!(opened.report.repairs, []);
+    for _ in 0..6 {
+        append(&opened.journal, &"x".repeat(600)).await.unwrap();
+    }
+    opened.journal.verify().unwrap();
+    assert!(opened.journal.usage().segments > 1);
+    opened.journal.clone().close().await;
+    assert_eq!(length(), opened.journal.usage().segment_bytes);
+    assert_eq!(contents(&open(dir.path(), &disk)).len(), 9);
+}

@@ -176,6 +176,7 @@ fn kind() -> EventKind<String> {
 fn options() -> Options {
     Options {
         segment_bytes: 2000,
+        preallocate_bytes: 0,
         cache_bytes: 4 << 20,
         ..Options::default()
     }
@@ -190,8 +191,12 @@ fn context() -> Context {
 }
 
 fn open(dir: &Path, disk: &Arc<TestDisk>) -> Journal<String> {
+    open_with(dir, disk, &options())
+}
+
+fn open_with(dir: &Path, disk: &Arc<TestDisk>, options: &Options) -> Journal<String> {
     let disk = Arc::clone(disk);
-    Journal::open_on(dir.into(), kind(), &options(), disk)
+    Journal::open_on(dir.into(), kind(), options, disk)
         .unwrap()
         .journal
 }

@@ -39,6 +39,8 @@ pub struct Appended {
 pub(crate) struct Writer {
     store: Arc<Store>,
     segment: Arc<Segment>,
+    /// The length of the segment's file: zeros follow the last record.
+    allocated: u64,
     head: Head,
     group: Group,
     pace: Pace,
@@ -51,7 +53,9 @@ impl Writer {
     pub(crate) fn new(store: Arc<Store>, lock: Lock) -> Option<Self> {
         let segment = store.catalog().segments.last().cloned()?;
         let head = store.head();
+        let allocated = segment.disk.file.metadata().map_or(0, |file| file.len());
         Some(Self {
+            allocated,
             store,
             segment,
             head,
@@ -200,29 +204,58 @@ impl Writer {
     /// Writes and syncs the group's bytes.
     fn write(&mut self) -> Result<(), AppendError> {
         if let Some(reason) = &self.stopped {
-            return Err(AppendError::Stopped {
-                reason: reason.clone(),
-            });
+            let reason = reason.clone();
+            return Err(AppendError::Stopped { reason });
         }
         if self.group.bytes.is_empty() {
             return Ok(());
         }
-        let disk = &self.store.disk;
-        let end = self.segment.length();
-        if let Err(error) = disk.write_at(&self.segment.disk, &self.group.bytes, end) {
-            let undone = disk
-                .truncate(&self.segment.disk, end)
-                .and_then(|()| disk.sync(&self.segment.disk));
-            if let Err(undo) = undone {
-                return Err(self.stop(&format!(
-                    "a write failed ({error}) and so did undoing it ({undo})"
-                )));
-            }
-            return Err(write_error(&error));
+        let length = self.group.bytes.len();
+        let used = self.segment.length() + length as u64;
+        if used > self.allocated {
+            // Zeros for the groups to come, so that their syncs needn't commit the file's length.
+            let room = self.store.segment_bytes.saturating_sub(used);
+            let ahead = usize::try_from(room.min(self.store.preallocate_bytes)).unwrap_or(0);
+            self.group.bytes.resize(length + ahead, 0);
         }
-        if let Err(error) = disk.sync(&self.segment.disk) {
+        let mut written = self.try_write();
+        if self.group.bytes.len() > length {
+            self.group.bytes.truncate(length);
+            if written.is_err() && self.stopped.is_none() {
+                // There was no room for the zeros; perhaps there is for the records.
+                written = self.try_write();
+            }
+        }
+        written
+    }
+
+    fn try_write(&mut self) -> Result<(), AppendError> {
+        let (disk, file, end) = (&self.store.disk, &self.segment.disk, self.segment.length());
+        if let Err(error) = disk.write_at(file, &self.group.bytes, end) {
+            let undone = disk.truncate(file, end).and_then(|()| disk.sync(file));
+            self.allocated = end;
+            return Err(match undone {
+                Ok(()) => write_error(&error),
+                Err(undo) => self.stop(&format!(
+                    "a write failed ({error}), undoing it too ({undo})"
+                )),
+            });
+        }
+        if let Err(error) = disk.sync(file) {
             // The kernel may have dropped the pages: a second sync could succeed without them.
             return Err(self.stop(&format!("a sync failed: {error}")));
+        }
+        self.allocated = self.allocated.max(end + self.group.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Takes away the zeros behind the last record.
+    fn trim(&mut self) -> io::Result<()> {
+        let end = self.segment.length();
+        if self.allocated > end {
+            self.store.disk.truncate(&self.segment.disk, end)?;
+            self.allocated = end;
+            self.store.disk.sync(&self.segment.disk)?;
         }
         Ok(())
     }
@@ -277,6 +310,10 @@ impl Writer {
     /// Seals the segment and begins the next one. If there is no room for that, the old one just
     /// grows further.
     fn rotate(&mut self) {
+        if let Err(error) = self.trim() {
+            self.stop(&format!("the end of a segment was not settled: {error}"));
+            return;
+        }
         let header = Header {
             kind: self.store.kind.clone(),
             id: FileId {
@@ -298,6 +335,7 @@ impl Writer {
                 return;
             }
         };
+        self.allocated = segment.length();
         self.segment = Arc::clone(&segment);
         self.store
             .change_catalog(|catalog| catalog.segments.push(segment));
@@ -317,9 +355,9 @@ impl Writer {
     fn shut_down(&mut self) {
         self.store.closed.store(true, Ordering::Release);
         if self.stopped.is_none()
-            && let Err(error) = self.write_mark()
+            && let Err(error) = self.trim().and_then(|()| self.write_mark())
         {
-            tracing::warn!(%error, "journal HEAD not written on close");
+            tracing::warn!(%error, "journal not closed in order; the next open puts it right");
         }
         self.store.index.close();
         // Wakes whoever waits for the head, so that they see that the journal is closed.

@@ -46,10 +46,11 @@ pub fn unlocked(code: u32) -> Door {
     }
 }
 
-/// Small segments, so that tests see several of them.
+/// Small segments, so that tests see several of them, without anything behind the last record.
 pub fn small() -> Options {
     Options {
         segment_bytes: 4096,
+        preallocate_bytes: 0,
         cache_bytes: 8 << 20,
         ..Options::default()
     }

@@ -52,6 +52,7 @@ fn kind() -> EventKind<Part> {
 fn options() -> Options {
     Options {
         segment_bytes: 40_000,
+        preallocate_bytes: 9_000,
         cache_bytes: 8 << 20,
         ..Options::default()
     }
