@@ -6,7 +6,9 @@
 //!
 //! The truth are append-only segment files that are synced once per group of appends. Beside them
 //! lies an index in sled, which holds nothing that the segments don't and is rebuilt from them
-//! whenever it is not what it should be. `FORMAT.md` describes the files byte by byte.
+//! whenever it is not what it should be. Finished streams can be moved to compressed archives, from
+//! which they are read as before. `FORMAT.md` describes the files byte by byte, `README.md` says what
+//! holds when something fails.
 //!
 //! ```
 //! use journal::{Context, EventKind, Expected, Journal, Options};

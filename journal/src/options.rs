@@ -18,7 +18,7 @@ pub struct Options {
     /// A segment that has reached this length is sealed and followed by a new one. Default 32 MiB.
     pub segment_bytes: u64,
     /// How many bytes of zeros the segment being written is filled up with, when it needs more room.
-    /// A sync within them is quicker than one that has to commit a new length as well. Default 1 MiB;
+    /// A sync within them is quicker than one that has to commit a new length as well. Default 4 MiB;
     /// 0 is none.
     pub preallocate_bytes: u64,
     /// The head that the caller knows from elsewhere. A journal that doesn't contain it is refused.
@@ -47,7 +47,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             open_deadline: Duration::from_secs(60),
             segment_bytes: 32 << 20,
-            preallocate_bytes: 1 << 20,
+            preallocate_bytes: 4 << 20,
             known_head: None,
             on_damage: OnDamage::Refuse,
         }

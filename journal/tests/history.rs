@@ -222,6 +222,34 @@ async fn a_changed_export_is_refused_with_the_line() {
 }
 
 #[tokio::test]
+async fn what_was_archived_is_salvaged_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path()).await.journal;
+    fill(&journal, 60).await;
+    journal.compact(|info| info.name == "front").await.unwrap();
+    journal.close().await;
+    let files = segments(dir.path());
+    let last = files
+        .iter()
+        .rfind(|path| path.extension().unwrap() == "seg")
+        .unwrap();
+    fs::remove_file(last).unwrap();
+    let options = Options {
+        on_damage: OnDamage::SetAside { at: at(0) },
+        ..small()
+    };
+    let aside = try_open(dir.path(), options)
+        .await
+        .unwrap()
+        .report
+        .set_aside
+        .unwrap();
+    assert_eq!(aside.records, 60);
+    let export = fs::read_to_string(&aside.export).unwrap();
+    assert_eq!(export.matches("\"stream\":\"front\"").count(), 30);
+}
+
+#[tokio::test]
 async fn a_damaged_journal_is_set_aside_with_what_is_readable() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path()).await.journal;
