@@ -111,7 +111,7 @@ fn records() -> Vec<Event> {
 }
 
 async fn write(dir: &Path) {
-    let journal = Store::open(dir).await.unwrap();
+    let journal = Store::open(dir, SystemTime::UNIX_EPOCH).await.unwrap();
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let context = |epoch| Context {
         at,
@@ -168,7 +168,7 @@ async fn what_was_written_is_read_as_it_was_meant() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("journal");
     copy(&golden(), &home);
-    let journal = Store::open(&home).await.unwrap();
+    let journal = Store::open(&home, SystemTime::UNIX_EPOCH).await.unwrap();
     let read: Vec<Record> = journal
         .replay()
         .unwrap()
@@ -208,4 +208,29 @@ async fn what_is_written_today_has_the_same_payloads() {
             .collect::<Vec<u8>>()
     };
     assert_eq!(payloads(dir.path()), payloads(&golden()));
+}
+
+#[tokio::test]
+async fn a_journal_beyond_repair_is_set_aside_and_a_new_one_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("journal");
+    write(&home).await;
+    let segment = fs::read_dir(segments(&home))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let journal = Store::open(&home, SystemTime::UNIX_EPOCH).await.unwrap();
+    assert_eq!(journal.replay().unwrap().count(), 0);
+    let names = fs::read_dir(&home)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    let kept = names.iter().filter(|name| name.contains("1970"));
+    assert!(kept.count() >= 1, "the damaged one is kept: {names:?}");
 }

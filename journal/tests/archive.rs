@@ -301,16 +301,20 @@ fn events_from(journal: &Journal<Door>, version: u64) -> Vec<Door> {
 async fn damage_in_an_archive_is_found_by_verify_and_never_read_as_good() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path()).await.journal;
-    fill(&journal, 40).await;
+    fill(&journal, 12).await;
     journal.compact(|info| info.name == "front").await.unwrap();
     let expected = events(&journal, "front");
     journal.close().await;
     let path = files(dir.path(), "arc")[0].clone();
     let good = fs::read(&path).unwrap();
     let (mut refused, mut found) = (0, 0);
-    for offset in (0..good.len()).step_by(23) {
+    for (offset, cut) in (0..good.len()).flat_map(|offset| [(offset, false), (offset, true)]) {
         let mut bad = good.clone();
-        bad[offset] ^= 0x20;
+        if cut {
+            bad.truncate(offset);
+        } else {
+            bad[offset] ^= 0x20;
+        }
         fs::write(&path, &bad).unwrap();
         match try_open(dir.path(), small()).await {
             Err(OpenError::Damaged(damage)) => {

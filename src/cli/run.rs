@@ -131,7 +131,7 @@ async fn work(parts: Parts) -> Result<(), CliError> {
         journal_dir,
         mut shutdown,
     } = parts;
-    let journal = Store::open(journal_dir)
+    let journal = Store::open(journal_dir, clock.now())
         .await
         .map_err(|error| CliError::Work(error.into()))?;
     let engine = Engine::new(Arc::new(controller::Parts {

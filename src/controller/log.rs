@@ -2,8 +2,9 @@
 
 use super::ports::{Context, Entry, Journal, JournalError};
 use super::record::Record;
-use journal::{EventKind, Expected, Options};
+use journal::{EventKind, Expected, OnDamage, Options};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 /// The schema number of [`Record`]'s encoding. A change to it needs a new number, a frozen copy of
 /// the old types to read old records with, and a golden file.
@@ -18,18 +19,27 @@ fn failed(error: impl std::error::Error) -> JournalError {
 }
 
 impl Store {
-    /// Opens the journal in `dir`, or creates it there, and logs what had to be repaired.
+    /// Opens the journal in `dir`, or creates it there, and logs what had to be repaired. One that is
+    /// damaged beyond repair is set aside under a name with the time `at`, what is readable of it is
+    /// exported beside it, and an empty one begins: cluster and hosts tell the rest.
     ///
     /// # Errors
-    /// If it is damaged beyond repair, of another version, or held by another process.
-    pub async fn open(dir: impl Into<PathBuf>) -> Result<Self, JournalError> {
+    /// If it is of another version, or held by another process.
+    pub async fn open(dir: impl Into<PathBuf>, at: SystemTime) -> Result<Self, JournalError> {
         let dir = dir.into();
         let kind = EventKind::new("exporter-set-controller", SCHEMA);
-        let opened = journal::Journal::open(dir.clone(), kind, Options::default())
+        let options = Options {
+            on_damage: OnDamage::SetAside { at },
+            ..Options::default()
+        };
+        let opened = journal::Journal::open(dir.clone(), kind, options)
             .await
             .map_err(failed)?;
         for repair in &opened.report.repairs {
             tracing::warn!(dir = %dir.display(), ?repair, "the journal was repaired");
+        }
+        if let Some(set_aside) = &opened.report.set_aside {
+            tracing::error!(dir = %dir.display(), ?set_aside, "the journal was damaged beyond repair and set aside; the state is taken from cluster and hosts");
         }
         let head = opened.report.head.sequence;
         tracing::info!(dir = %dir.display(), head, created = opened.report.created, "journal open");

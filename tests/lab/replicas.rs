@@ -1,6 +1,6 @@
 //! Two replicas: one leads, the other takes over.
 
-use super::harness::{Lab, eventually, hosts_are_shared};
+use super::harness::{eventually, hosts_are_shared};
 use super::manifests::Pool;
 use kube::ResourceExt;
 

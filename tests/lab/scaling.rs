@@ -1,6 +1,6 @@
 //! As many exporters as asked for, and back.
 
-use super::harness::{Lab, eventually, hosts_are_shared};
+use super::harness::{eventually, hosts_are_shared};
 use super::manifests::Pool;
 
 #[tokio::test(flavor = "multi_thread")]
