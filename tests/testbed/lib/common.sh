@@ -21,13 +21,15 @@ die() {
 # phase WHAT COMMAND…: runs it and says in one line how long it took; until then, every half minute, that it goes on.
 # The command must not stand in a condition: there `set -e` would be off inside it.
 phase() {
-  local what=$1 begin=${EPOCHREALTIME/./} reminder
+  # Behind the `&` it would be the reminder's own.
+  local what=$1 begin=${EPOCHREALTIME/./} reminder self=$BASHPID
   shift
-  remind "$what" "$BASHPID" >/dev/null 9>&- &
+  remind "$what" "$self" >/dev/null 9>&- &
   reminder=$!
   disown "$reminder"
   "$@"
-  kill "$reminder" 2>/dev/null || true
+  # A caller that ignores SIGTERM while it cleans up hands that down.
+  kill -KILL "$reminder" 2>/dev/null || true
   local took=$(((${EPOCHREALTIME/./} - begin) / 1000))
   say "$(printf '%s: %d.%d s' "$what" $((took / 1000)) $((took % 1000 / 100)))"
 }
